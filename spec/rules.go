@@ -42,7 +42,9 @@ type Rule struct {
 var ruleTraces embed.FS
 
 // Bad is a minimal trace that breaks the rule, as JSON Lines.
-func (r Rule) Bad() ([]byte, error) { return ruleTraces.ReadFile("rules/" + string(r.ID) + ".bad.jsonl") }
+func (r Rule) Bad() ([]byte, error) {
+	return ruleTraces.ReadFile("rules/" + string(r.ID) + ".bad.jsonl")
+}
 
 // Good is a minimal trace that exercises the rule and keeps it.
 func (r Rule) Good() ([]byte, error) {

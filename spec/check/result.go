@@ -1,0 +1,64 @@
+package check
+
+import "conform/spec"
+
+// Result is what judging one trace gives. Its JSON form is that of DESIGN.md
+// section 8.
+type Result struct {
+	Verdict spec.Verdict   `json:"verdict"`
+	Rules   []RuleResult   `json:"rules"`
+	Signals []SignalResult `json:"signals"`
+	Stats   Stats          `json:"stats"`
+	// Notes are lines for a person about what limits the verdict: where a source
+	// ends, what was not recorded.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// RuleResult is the verdict of one rule. All sixteen are listed, in the order of
+// the registry.
+type RuleResult struct {
+	ID      spec.RuleID  `json:"id"`
+	Verdict spec.Verdict `json:"verdict"`
+	Level   spec.Level   `json:"level"`
+	// Judged counts what the rule was applied to: leases, accesses, signals, …
+	Judged   int       `json:"judged"`
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is one thing that went wrong, or that nothing proves.
+type Finding struct {
+	Rule    spec.RuleID    `json:"rule"`
+	Verdict spec.Verdict   `json:"verdict"`
+	Harm    spec.Harm      `json:"harm,omitempty"`
+	Block   *spec.BlockID  `json:"block,omitempty"`
+	Handoff string         `json:"handoff,omitempty"`
+	Req     string         `json:"req,omitempty"`
+	Events  []spec.EventID `json:"events"`
+	// Text tells it in words: what happened, which events prove it, what
+	// evidence was missing.
+	Text string `json:"text"`
+}
+
+// SignalResult says what one kind of signal was declared to prove, and the
+// strongest predicate that held at every emission.
+type SignalResult struct {
+	Signal   string         `json:"signal"`
+	Claims   spec.Predicate `json:"claims"`
+	Inferred spec.Predicate `json:"inferred"`
+	Seen     int            `json:"seen"`
+}
+
+// Stats says how much was judged.
+type Stats struct {
+	Events   int `json:"events"`
+	Sources  int `json:"sources"`
+	Workers  int `json:"workers"`
+	Blocks   int `json:"blocks"` // that were leased at least once
+	Leases   int `json:"leases"`
+	Reused   int `json:"reused"` // leases of a block that had been leased before
+	Accesses int `json:"accesses"`
+	Handoffs int `json:"handoffs"`
+	Requests int `json:"requests"`
+	Signals  int `json:"signals"`
+	Faults   int `json:"faults"`
+}
