@@ -126,18 +126,17 @@ func (p *Pull) serve(conn net.Conn) {
 		p.mu.Unlock()
 		_ = conn.Close()
 	}()
-	if err := p.receive(conn); err != nil && p.ctx.Err() == nil {
-		var protocol *ProtocolError
-		var limit *LimitError
-		if errors.As(err, &protocol) || errors.As(err, &limit) {
-			p.malformed.Add(1)
-		}
+	err := p.receive(conn)
+	var protocol *ProtocolError
+	var limit *LimitError
+	if errors.As(err, &protocol) || errors.As(err, &limit) {
+		p.malformed.Add(1)
 	}
 }
 
 // receive hands over one connection's messages. The channel has no buffer: each
 // connection waits with one message, and Go serves waiting senders in the order
-// in which they came, which makes Recv fair.
+// in which they came, which makes Recv fair. It returns why the connection ended.
 func (p *Pull) receive(conn net.Conn) error {
 	r, err := handshake(conn, "PULL", "PUSH", p.lim, handshakeWithin)
 	if err != nil {

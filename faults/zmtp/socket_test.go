@@ -156,8 +156,9 @@ func TestRecvIsFair(t *testing.T) {
 		}
 	}
 	for s := range senders {
-		// A connection counts as waiting an instant before it does.
-		require.InDelta(t, rounds/2, counts[fmt.Sprint(s)], rounds/10, "%v", counts)
+		// Roughly: a connection counts as waiting an instant before it does. Taking
+		// one connection's whole queue first would give counts of 50, 50, 0, 0.
+		require.Greater(t, counts[fmt.Sprint(s)], rounds/5, "%v", counts)
 	}
 	for range senders * rounds / 2 {
 		_, err := pull.Recv(ctx)
