@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"conform/faults"
+	"conform/spec"
+)
+
+// generated opens each page that conform docs writes.
+const generated = "<!-- Written by `conform docs docs`. Do not edit: change the registry and run it again. -->\n\n"
+
+// docsCommand writes the reference pages of docs/. It is hidden: it is for those
+// who work on conform, and a test holds the committed pages to it.
+func (a *app) docsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "docs DIR",
+		Short:  "Write the reference pages from the registries",
+		Hidden: true,
+		Args:   exactly(1, "one folder"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for name, page := range a.pages() {
+				path := filepath.Join(args[0], name)
+				if err := os.WriteFile(path, page, 0o644); err != nil {
+					return unreadable(path, "a folder that can be written to", err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// pages are the reference pages by file name.
+func (a *app) pages() map[string][]byte {
+	return map[string][]byte{
+		"rules.md":     rulesPage(),
+		"scenarios.md": a.scenariosPage(),
+		"defects.md":   a.defectsPage(),
+		"faults.md":    faultsPage(),
+	}
+}
+
+func rulesPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Rules\n\n" + generated)
+	b.WriteString("Each rule has a stable id, one sentence that a stack must keep, and the least level of evidence at\n" +
+		"which it can be judged (L0 the client, L1 the wire, L2 events inside the engine, L3 digests of the bytes).\n" +
+		"A rule that is not judged yet is listed as such in every report and never counts as passed.\n")
+	for _, r := range spec.Rules() {
+		fmt.Fprintf(&b, "\n## %s %s\n\n**%s**\n\n%s\n\nLevel %s, %s.", r.ID, r.Name, r.Must, r.Why, r.Level, judgedWord(r.ID))
+		if r.Harm != spec.HarmNone {
+			fmt.Fprintf(&b, " Harm: %s.", r.Harm)
+		}
+		b.WriteString("\n")
+		ruleTrace(&b, "A minimal trace that breaks it", r.Bad)
+		ruleTrace(&b, "A minimal trace that keeps it", r.Good)
+	}
+	b.WriteString(transitionsPage())
+	return b.Bytes()
+}
+
+func ruleTrace(b *bytes.Buffer, title string, read func() ([]byte, error)) {
+	trace, err := read()
+	if err != nil {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n\n```json\n%s\n```\n", title, bytes.TrimRight(trace, "\n"))
+}
+
+func (a *app) scenariosPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Scenarios\n\n" + generated)
+	b.WriteString("A scenario is a workload, a fault plan, and the branches that it exists for: a run that does not reach\n" +
+		"one of them is inconclusive, whatever else it shows. Run one with `conform run --scenario ID`.\n")
+	for _, s := range a.backend.scenarios() {
+		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", s.ID, strings.TrimSuffix(s.Title, "."), s.Why)
+		fmt.Fprintf(&b, "Modes: %s.\n", strings.Join(s.Modes, ", "))
+		if len(s.Branches) > 0 {
+			b.WriteString("\nMust be reached:\n\n")
+			for _, br := range s.Branches {
+				fmt.Fprintf(&b, "- %s\n", br)
+			}
+		}
+		if s.Plan != "" {
+			fmt.Fprintf(&b, "\nPlan:\n\n```yaml\n%s\n```\n", strings.TrimSpace(s.Plan))
+		}
+	}
+	return b.Bytes()
+}
+
+func (a *app) defectsPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Defects\n\n" + generated)
+	b.WriteString("Each defect is a class of bugs that public engines really had, switched on in the reference stack with\n" +
+		"`conform run --defect NAME`. The run must find it: by the first rule that is named, or a later one.\n")
+	for _, d := range a.backend.defects() {
+		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", d.Name, strings.TrimSuffix(d.Title, "."), d.Cause)
+		fmt.Fprintf(&b, "Harm: %s\n\n", d.Harm)
+		fmt.Fprintf(&b, "- Rules: %s\n", strings.ReplaceAll(joinRules(d.Rules), ",", ", "))
+		fmt.Fprintf(&b, "- Forced by: %s\n", strings.Join(d.Scenarios, ", "))
+		if d.Mode != "" {
+			fmt.Fprintf(&b, "- Mode: %s\n", d.Mode)
+		}
+		fmt.Fprintf(&b, "- Public reports: %s\n", strings.Join(d.Issues, ", "))
+	}
+	return b.Bytes()
+}
+
+func faultsPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Faults\n\n" + generated)
+	b.WriteString("What a rule of a fault plan can `do`. How plans are written: [fault-plans.md](fault-plans.md).\n")
+	for _, f := range faults.Registry() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n- Where: %s\n- Legal: %s\n", f.Name, f.Summary, f.Where, f.Legal)
+	}
+	return b.Bytes()
+}

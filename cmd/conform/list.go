@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"conform/faults"
+	"conform/harness/report"
+	"conform/spec"
+)
+
+// listing is one registry that conform list shows.
+type listing struct {
+	name, short string
+	head        []string
+	rows        func(a *app) [][]string
+}
+
+// listings are the registries. The columns of a row are those of head; in JSON
+// they are the fields of an object.
+func listings() []listing {
+	return []listing{
+		{"adapters", "the stacks that can be driven", []string{"name", "modes", "level", "title"}, adapterRows},
+		{"scenarios", "what a stack is put through", []string{"id", "modes", "title"}, scenarioRows},
+		{"defects", "the bug classes of the reference stack", []string{"name", "rules", "mode", "title"}, defectRows},
+		{"faults", "what a fault plan can do", []string{"do", "where", "summary"}, faultRows},
+		{"rules", "the rules of the protocol", []string{"id", "name", "level", "judged", "must"}, ruleRows},
+	}
+}
+
+func (a *app) listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List adapters, scenarios, defects, faults or rules",
+		Args:  noUnknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var names []string
+			for _, l := range listings() {
+				names = append(names, l.name)
+			}
+			return usage("conform list was not told what to list", "one of "+strings.Join(names, ", "), "")
+		},
+	}
+	for _, l := range listings() {
+		var format string
+		sub := &cobra.Command{
+			Use: l.name, Short: "List " + l.short, Args: noArgs,
+			RunE: func(*cobra.Command, []string) error {
+				if format == formatJSON {
+					return listJSON(a.stdout, l.head, l.rows(a))
+				}
+				return listText(a.stdout, l.head, l.rows(a))
+			},
+		}
+		formatFlag(sub, &format)
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func listText(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(head, "\t")))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = report.Clean(row[i])
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}
+
+func listJSON(w io.Writer, head []string, rows [][]string) error {
+	out := make([]map[string]string, 0, len(rows))
+	for _, row := range rows {
+		o := map[string]string{}
+		for i, name := range head {
+			o[name] = row[i]
+		}
+		out = append(out, o)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(out)
+}
+
+func adapterRows(a *app) [][]string {
+	var rows [][]string
+	for _, x := range a.backend.adapters() {
+		rows = append(rows, []string{x.Name, strings.Join(x.Modes, ","), x.Level.String(), x.Title})
+	}
+	return rows
+}
+
+func scenarioRows(a *app) [][]string {
+	var rows [][]string
+	for _, x := range a.backend.scenarios() {
+		rows = append(rows, []string{x.ID, strings.Join(x.Modes, ","), x.Title})
+	}
+	return rows
+}
+
+func defectRows(a *app) [][]string {
+	var rows [][]string
+	for _, x := range a.backend.defects() {
+		mode := x.Mode
+		if mode == "" {
+			mode = "each"
+		}
+		rows = append(rows, []string{x.Name, joinRules(x.Rules), mode, x.Title})
+	}
+	return rows
+}
+
+func faultRows(*app) [][]string {
+	var rows [][]string
+	for _, x := range faults.Registry() {
+		rows = append(rows, []string{x.Name, x.Where, x.Summary})
+	}
+	return rows
+}
+
+func ruleRows(*app) [][]string {
+	var rows [][]string
+	for _, r := range spec.Rules() {
+		rows = append(rows, []string{string(r.ID), r.Name, r.Level.String(), judgedWord(r.ID), r.Must})
+	}
+	return rows
+}
+
+func joinRules(ids []spec.RuleID) string {
+	s := make([]string, len(ids))
+	for i, id := range ids {
+		s[i] = string(id)
+	}
+	return strings.Join(s, ",")
+}
+
+func judgedWord(id spec.RuleID) string {
+	if isJudged(id) {
+		return "judged"
+	}
+	return "not judged"
+}
+
+func has(names []string, name string) bool { return slices.Contains(names, name) }
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
