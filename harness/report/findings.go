@@ -31,6 +31,7 @@ type group struct {
 	verdict  spec.Verdict
 	harm     spec.Harm
 	scenario *harness.ScenarioResult // of the first finding
+	runs     map[*harness.ScenarioResult]bool
 	findings []check.Finding
 }
 
@@ -58,7 +59,7 @@ func groupFindings(in []placed) []group {
 				if !ok {
 					i = len(groups)
 					at[key] = i
-					groups = append(groups, group{rule: r.ID, id: id, scenario: p.scenario})
+					groups = append(groups, group{rule: r.ID, id: id, scenario: p.scenario, runs: map[*harness.ScenarioResult]bool{}})
 				}
 				groups[i].add(f, p.scenario)
 			}
@@ -72,6 +73,7 @@ func groupFindings(in []placed) []group {
 
 // add keeps the worst findings in front, so that the ones shown are the worst.
 func (g *group) add(f check.Finding, sc *harness.ScenarioResult) {
+	g.runs[sc] = true
 	if f.Verdict > g.verdict {
 		g.findings = slices.Insert(g.findings, 0, f)
 		g.verdict, g.scenario = f.Verdict, sc
@@ -112,6 +114,9 @@ func (p *page) group(n int, g group) {
 	head := fmt.Sprintf("%d. %s %s", n, g.rule, ruleName(g.rule))
 	if g.scenario != nil {
 		head += ", " + place(g.scenario)
+		if more := len(g.runs) - 1; more > 0 {
+			head += fmt.Sprintf(" (one of %s)", count(more+1, "run"))
+		}
 	}
 	head += ": " + p.paint(g.verdict, g.verdict.String())
 	if g.harm != spec.HarmNone {

@@ -63,7 +63,7 @@ type ruleRow struct {
 
 func (p *page) rules(rows []ruleRow) {
 	p.line("")
-	p.line(fmt.Sprintf("  %-27s %-13s %9s  %s", "rule", "verdict", "judged", "findings"))
+	p.line(fmt.Sprintf("  %-28s %-13s %8s  %s", "rule", "verdict", "judged", "findings"))
 	for _, r := range rows {
 		judged, findings := "-", ""
 		if r.judged > 0 {
@@ -73,7 +73,7 @@ func (p *page) rules(rows []ruleRow) {
 			findings = number(r.findings)
 		}
 		verdict := p.paint(r.verdict, fmt.Sprintf("%-13s", r.verdict))
-		p.line(fmt.Sprintf("  %-27s %s %9s  %s", string(r.id)+" "+ruleName(r.id), verdict, judged, findings))
+		p.line(fmt.Sprintf("  %-28s %s %8s  %s", string(r.id)+" "+ruleName(r.id), verdict, judged, findings))
 	}
 }
 
@@ -82,10 +82,10 @@ func (p *page) signals(signals []check.SignalResult) {
 		return
 	}
 	p.line("")
-	p.line(fmt.Sprintf("  %-27s %-13s %-13s %6s", "signal", "claims", "held", "seen"))
+	p.line(fmt.Sprintf("  %-28s %-13s %-13s %6s", "signal", "claims", "held", "seen"))
 	shown := min(len(signals), 2*maxLines)
 	for _, s := range signals[:shown] {
-		p.line(fmt.Sprintf("  %-27s %-13s %-13s %6s", Clean(s.Signal), orDash(s.Claims), orDash(s.Inferred), number(s.Seen)))
+		p.line(fmt.Sprintf("  %-28s %-13s %-13s %6s", Clean(s.Signal), orDash(s.Claims), orDash(s.Inferred), number(s.Seen)))
 	}
 	if more := len(signals) - shown; more > 0 {
 		p.line(fmt.Sprintf("  and %s more", count(more, "kind")))

@@ -32,7 +32,11 @@ func (o Options) program() string {
 // Text writes the summary of a run.
 func Text(w io.Writer, r *harness.RunResult, o Options) error {
 	p := &page{color: o.Color}
-	p.headline(r.Verdict, runHeadline(r))
+	verdict := r.Verdict
+	if r.Interrupted {
+		verdict = max(verdict, spec.Inconclusive)
+	}
+	p.headline(verdict, runHeadline(r))
 	runScope(p, r)
 	runRules(p, r)
 	groups := runGroups(r)
@@ -217,6 +221,9 @@ func closing(p *page, r *harness.RunResult, groups []group, o Options) {
 	}
 	if sc.Trace != "" {
 		p.field("look closer", o.program()+" check "+quoteArg(sc.Trace))
+	}
+	if r.Verdict == spec.Pass {
+		return
 	}
 	again := []string{o.program(), "run"}
 	if r.Adapter != "" && r.Adapter != "reference" {

@@ -1,0 +1,304 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"conform/harness"
+	"conform/spec"
+	"conform/spec/check"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// rules gives a result for each rule, all passed but the three without a judge.
+func rules(judged int) []check.RuleResult {
+	var out []check.RuleResult
+	for _, r := range spec.Rules() {
+		res := check.RuleResult{ID: r.ID, Verdict: spec.Pass, Level: r.Level, Judged: judged}
+		if r.ID == spec.REQ3 || r.ID == spec.SIG3 || r.ID == spec.SIG4 {
+			res.Verdict, res.Judged = spec.NotJudged, 0
+		}
+		out = append(out, res)
+	}
+	return out
+}
+
+func with(rs []check.RuleResult, id spec.RuleID, v spec.Verdict, fs ...check.Finding) []check.RuleResult {
+	for i := range rs {
+		if rs[i].ID == id {
+			rs[i].Verdict = v
+			for _, f := range fs {
+				f.Rule = id
+				if f.Verdict == spec.NotJudged {
+					f.Verdict = v
+				}
+				rs[i].Findings = append(rs[i].Findings, f)
+			}
+		}
+	}
+	return rs
+}
+
+// sum joins the rules over the scenarios, as the harness does.
+func sum(scenarios []harness.ScenarioResult) []harness.RuleSummary {
+	var out []harness.RuleSummary
+	for i, r := range spec.Rules() {
+		s := harness.RuleSummary{ID: r.ID}
+		for _, sc := range scenarios {
+			s.Verdict = max(s.Verdict, sc.Rules[i].Verdict)
+			s.Judged += sc.Rules[i].Judged
+			s.Findings += len(sc.Rules[i].Findings)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func stats() check.Stats {
+	return check.Stats{
+		Events: 4210, Sources: 5, Workers: 3, Blocks: 96, Leases: 1204, Reused: 1108,
+		Accesses: 612, Handoffs: 64, Requests: 64, Signals: 190, Faults: 3,
+	}
+}
+
+func passed() *harness.RunResult {
+	scenarios := []harness.ScenarioResult{
+		{
+			ID: "baseline", Mode: "push", Seed: 1, Verdict: spec.Pass, Trace: "runs/1/baseline-push-1",
+			Branches: []harness.Branch{{Name: "a block was reused", Reached: true}},
+			Seconds:  1.2, Rules: rules(400), Stats: stats(),
+		},
+		{
+			ID: "ack-lost", Mode: "push", Seed: 2, Verdict: spec.Pass, Trace: "runs/1/ack-lost-push-2",
+			Faults:  []harness.FaultCount{{Rule: "lose", Do: "drop", Fired: 3}},
+			Seconds: 2.1, Rules: rules(212), Stats: stats(),
+		},
+	}
+	return &harness.RunResult{
+		Verdict: spec.Pass, Adapter: "reference", Dir: "runs/1", Rules: sum(scenarios), Scenarios: scenarios, Seconds: 3.4,
+	}
+}
+
+func failed() *harness.RunResult {
+	r := passed()
+	r.Verdict, r.Defect = spec.Fail, "free-at-cancel"
+	open := check.Finding{
+		Harm:    spec.HarmReclaimedOpen,
+		Block:   &spec.BlockID{Worker: "decode-0", Pool: "kv", Number: 7},
+		Handoff: "room-3", Req: "r-3",
+		Events: []spec.EventID{{Src: "prefill-0", Seq: 41}, {Src: "decode-0", Seq: 77}},
+		Text: "Block 7 of decode-0/kv was freed while the write a-12 by prefill-0 under handoff room-3 was open: " +
+			"it began before the free and ended after it.",
+	}
+	luck := check.Finding{
+		Harm: spec.HarmUnprovenOrder, Events: []spec.EventID{{Src: "decode-0", Seq: 90}},
+		Text: "Nothing orders the end of a-13 before the free of block 8.",
+	}
+	wrong := check.Finding{Harm: spec.HarmWrongAnswer, Req: "r-4", Text: "r-4 was answered from another prompt."}
+	r.Scenarios[0].Rules = with(r.Scenarios[0].Rules, spec.BLK2, spec.Fail, open, open, open, open)
+	r.Scenarios[0].Rules = with(r.Scenarios[0].Rules, spec.DAT2, spec.Fail, wrong)
+	r.Scenarios[1].Rules = with(r.Scenarios[1].Rules, spec.SIG2, spec.Unproven, luck)
+	r.Scenarios[0].Verdict, r.Scenarios[1].Verdict = spec.Fail, spec.Unproven
+	again := r.Scenarios[0]
+	again.Seed, again.Rules = 2, with(rules(400), spec.BLK2, spec.Fail, open)
+	r.Scenarios = append(r.Scenarios, again)
+	r.Rules = sum(r.Scenarios)
+	return r
+}
+
+func inconclusive() *harness.RunResult {
+	r := passed()
+	r.Verdict = spec.Inconclusive
+	sc := &r.Scenarios[1]
+	sc.Verdict = spec.Inconclusive
+	sc.Branches = []harness.Branch{{Name: "an acknowledgement was lost"}}
+	sc.Faults[0].Fired = 0
+	return r
+}
+
+func TestText(t *testing.T) {
+	interrupted := passed()
+	interrupted.Interrupted, interrupted.Scenarios = true, interrupted.Scenarios[:1]
+	broken := passed()
+	broken.Verdict, broken.Scenarios[1].Verdict = spec.Error, spec.Error
+	broken.Scenarios[1].Why = "decode-0 ended with status 2 before it was ready"
+	for name, c := range map[string]struct {
+		r *harness.RunResult
+		o Options
+	}{
+		"pass":         {passed(), Options{}},
+		"pass-color":   {passed(), Options{Color: true}},
+		"fail":         {failed(), Options{Program: "go run ./cmd/conform", Again: []string{"--plan", "my plan.yaml"}}},
+		"inconclusive": {inconclusive(), Options{}},
+		"interrupted":  {interrupted, Options{}},
+		"error":        {broken, Options{}},
+		"empty":        {&harness.RunResult{Verdict: spec.Inconclusive, Interrupted: true}, Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			require.NoError(t, Text(&b, c.r, c.o))
+			golden(t, name+".txt", b.Bytes())
+			require.Equal(t, c.o.Color, strings.Contains(b.String(), "\x1b"))
+			for line := range strings.Lines(b.String()) {
+				require.Equal(t, strings.TrimRight(line, " \n"), strings.TrimRight(line, "\n"), "no space at a line's end")
+			}
+		})
+	}
+}
+
+// A summary is read in ten seconds: however much went wrong, it fits on a screen or two.
+func TestTextIsShort(t *testing.T) {
+	r := failed()
+	for _, rule := range spec.Rules() {
+		f := check.Finding{Text: strings.Repeat("word ", 40), Events: make([]spec.EventID, 100)}
+		for range 500 {
+			r.Scenarios[0].Rules = with(r.Scenarios[0].Rules, rule.ID, spec.Fail, f)
+		}
+	}
+	for range 200 {
+		r.Scenarios = append(r.Scenarios, inconclusive().Scenarios[1])
+	}
+	var b bytes.Buffer
+	require.NoError(t, Text(&b, r, Options{}))
+	require.Less(t, strings.Count(b.String(), "\n"), 110)
+	require.Contains(t, b.String(), "and 499 more like it")
+	require.Contains(t, b.String(), "and 192 more\n")
+	require.Contains(t, b.String(), "other places; --format json has all")
+}
+
+func TestTraceText(t *testing.T) {
+	r := &check.Result{
+		Verdict: spec.Fail, Rules: failed().Scenarios[0].Rules, Stats: stats(),
+		Signals: []check.SignalResult{
+			{Signal: "ABORT_ACK/3", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsReceived, Seen: 12},
+			{Signal: "STATUS/4", Seen: 60},
+		},
+		Notes: []string{"source decode-0 is torn at line 78: what it did later is not known"},
+	}
+	var b bytes.Buffer
+	require.NoError(t, TraceText(&b, "runs/1/x", r, Options{}))
+	golden(t, "trace.txt", b.Bytes())
+	b.Reset()
+	require.NoError(t, TraceText(&b, "-", &check.Result{Verdict: spec.Inconclusive}, Options{}))
+	golden(t, "trace-empty.txt", b.Bytes())
+}
+
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, JSON(&b, failed()))
+	golden(t, "fail.json", b.Bytes())
+	require.NotContains(t, b.String(), "null")
+	var back harness.RunResult
+	require.NoError(t, json.Unmarshal(b.Bytes(), &back))
+	require.Equal(t, spec.Fail, back.Verdict)
+	require.Len(t, back.Scenarios[0].Rules, len(spec.Rules()))
+
+	b.Reset()
+	require.NoError(t, JSON(&b, &harness.RunResult{}))
+	require.NotContains(t, b.String(), "null")
+	b.Reset()
+	require.NoError(t, TraceJSON(&b, &check.Result{Verdict: spec.Pass, Rules: rules(1)}))
+	require.NotContains(t, b.String(), "null")
+	b.Reset()
+	require.NoError(t, FailureJSON(&b, Failure{File: "a.jsonl", Line: 3, Found: "null", Expected: "a string"}))
+	require.JSONEq(t, `{"verdict":"error","error":{"file":"a.jsonl","line":3,"found":"null","expected":"a string"}}`, b.String())
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestWriteErrorsAreReturned(t *testing.T) {
+	require.Error(t, Text(brokenWriter{}, passed(), Options{}))
+	require.Error(t, TraceText(brokenWriter{}, "-", &check.Result{}, Options{}))
+	require.Error(t, JSON(brokenWriter{}, passed()))
+	require.Error(t, TraceJSON(brokenWriter{}, &check.Result{}))
+	require.Error(t, FailureJSON(brokenWriter{}, Failure{}))
+}
+
+func TestCleanProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
+		got := Clean(s)
+		if !utf8.ValidString(got) {
+			t.Fatalf("%q is not UTF-8", got)
+		}
+		for _, r := range got {
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%q holds %U", got, r)
+			}
+		}
+		if Clean(got) != got {
+			t.Fatalf("%q is not clean", got)
+		}
+	})
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                    "",
+		"decode-0 é":          "decode-0 é",
+		"a\nb":                `a\x0ab`,
+		"\x1b[2Jhi":           `\x1b[2Jhi`,
+		"\xff":                `\xff`,
+		"\u202egnp.exe":       `\u202egnp.exe`,
+		"\ufffd and \x80\x00": `\ufffd and \x80\x00`,
+	} {
+		require.Equal(t, want, Clean(in))
+	}
+}
+
+// What a trace says can't leave its line in a report.
+func TestHostileNames(t *testing.T) {
+	r := failed()
+	r.Defect, r.Dir = "x\x1b[31m", "dir\nPASS"
+	r.Scenarios[0].Rules = with(r.Scenarios[0].Rules, spec.BLK1, spec.Fail, check.Finding{
+		Text: "block of \x1b]0;evil\x07 \r\nPASS  every rule held", Events: []spec.EventID{{Src: "a\n\x1b[2J"}},
+	})
+	var b bytes.Buffer
+	require.NoError(t, Text(&b, r, Options{}))
+	require.NotContains(t, b.String(), "\x1b")
+	require.NotContains(t, b.String(), "\nPASS")
+	require.NotContains(t, b.String(), "\r")
+}
+
+func TestQuoteArg(t *testing.T) {
+	for in, want := range map[string]string{
+		"ack-lost": "ack-lost", "": "''", "my plan": "'my plan'", "it's": `'it'\''s'`, "$(rm)": "'$(rm)'", "A=b": "A=b",
+	} {
+		require.Equal(t, want, quoteArg(in))
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 123456: "123,456"} {
+		require.Equal(t, want, number(n))
+	}
+	require.Equal(t, "1 access", count(1, "access"))
+	require.Equal(t, "2 accesses", count(2, "access"))
+	require.Equal(t, "0 runs", count(0, "run"))
+}
