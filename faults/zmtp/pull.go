@@ -30,7 +30,7 @@ type Pull struct {
 	conns map[net.Conn]struct{}
 
 	malformed atomic.Int64
-	waiting   atomic.Int64 // connections that have a message ready
+	offered   atomic.Int64 // messages that connections brought up to now
 }
 
 // Listen binds a PULL socket to a host:port, or to a ZeroMQ address
@@ -160,8 +160,7 @@ func (p *Pull) receive(conn net.Conn) error {
 }
 
 func (p *Pull) hand(msg [][]byte) error {
-	p.waiting.Add(1)
-	defer p.waiting.Add(-1)
+	p.offered.Add(1)
 	select {
 	case p.ch <- msg:
 		return nil

@@ -144,19 +144,19 @@ func TestRecvIsFair(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = push.Close(ctx) })
 	}
-	require.Eventually(t, func() bool { return pull.waiting.Load() == senders }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return pull.offered.Load() == senders }, 20*time.Second, time.Millisecond)
 	counts := map[string]int{}
-	for range senders * rounds / 2 {
+	for i := range senders * rounds / 2 {
 		msg, err := pull.Recv(ctx)
 		require.NoError(t, err)
 		counts[string(msg[0])]++
 		// Let each connection bring its next message, as a busy receiver would.
-		for pull.waiting.Load() < senders && ctx.Err() == nil {
+		for pull.offered.Load() < int64(i+1+senders) && ctx.Err() == nil {
 			runtime.Gosched()
 		}
 	}
 	for s := range senders {
-		// Roughly: a connection counts as waiting an instant before it does. Taking
+		// Roughly: a connection offers its message an instant before it waits. Taking
 		// one connection's whole queue first would give counts of 50, 50, 0, 0.
 		require.Greater(t, counts[fmt.Sprint(s)], rounds/5, "%v", counts)
 	}
