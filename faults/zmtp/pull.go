@@ -30,7 +30,6 @@ type Pull struct {
 	conns map[net.Conn]struct{}
 
 	malformed atomic.Int64
-	offered   atomic.Int64 // messages that connections brought up to now
 }
 
 // Listen binds a PULL socket to a host:port, or to a ZeroMQ address
@@ -160,7 +159,6 @@ func (p *Pull) receive(conn net.Conn) error {
 }
 
 func (p *Pull) hand(msg [][]byte) error {
-	p.offered.Add(1)
 	select {
 	case p.ch <- msg:
 		return nil

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -133,37 +133,31 @@ func awaitGone(t *testing.T, push *Push) {
 	require.Eventually(t, func() bool { return push.connections.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
+// However many messages a connection has, it gets every fourth turn of four.
 func TestRecvIsFair(t *testing.T) {
-	ctx := testContext(t)
-	pull := listen(t)
-	const senders, rounds = 4, 50
-	for s := range senders {
-		push := Dial(pull.Addr(), DialOptions{HWM: rounds})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		pull := &Pull{ch: make(chan [][]byte), ctx: ctx}
+		const senders, rounds = 4, 25
+		for s := range senders {
+			go func() {
+				for range rounds {
+					_ = pull.hand(text(fmt.Sprint(s)))
+				}
+			}()
+		}
 		for range rounds {
-			require.NoError(t, push.Send(ctx, text(fmt.Sprint(s))))
+			got := map[string]bool{}
+			for range senders {
+				synctest.Wait() // until every sender has brought its next message
+				msg, err := pull.Recv(ctx)
+				require.NoError(t, err)
+				got[string(msg[0])] = true
+			}
+			require.Len(t, got, senders)
 		}
-		t.Cleanup(func() { _ = push.Close(ctx) })
-	}
-	require.Eventually(t, func() bool { return pull.offered.Load() == senders }, 20*time.Second, time.Millisecond)
-	counts := map[string]int{}
-	for i := range senders * rounds / 2 {
-		msg, err := pull.Recv(ctx)
-		require.NoError(t, err)
-		counts[string(msg[0])]++
-		// Let each connection bring its next message, as a busy receiver would.
-		for pull.offered.Load() < int64(i+1+senders) && ctx.Err() == nil {
-			runtime.Gosched()
-		}
-	}
-	for s := range senders {
-		// Roughly: a connection offers its message an instant before it waits. Taking
-		// one connection's whole queue first would give counts of 50, 50, 0, 0.
-		require.Greater(t, counts[fmt.Sprint(s)], rounds/5, "%v", counts)
-	}
-	for range senders * rounds / 2 {
-		_, err := pull.Recv(ctx)
-		require.NoError(t, err)
-	}
+	})
 }
 
 func TestRecvEnds(t *testing.T) {
