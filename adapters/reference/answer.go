@@ -1,0 +1,80 @@
+package reference
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// clientAnswer is what one client is told. Two legs may speak; the first end stands.
+type clientAnswer struct {
+	mu       sync.Mutex
+	rw       http.ResponseWriter
+	status   int // as told, 0 before
+	begun    bool
+	complete bool
+}
+
+// line passes one line of decode's answer on.
+func (c *clientAnswer) line(status int, a legAnswer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complete {
+		return
+	}
+	if !c.begun {
+		c.begin(status)
+	}
+	if a.Status != 0 {
+		c.status = a.Status
+	}
+	c.complete = a.Done || a.Error != ""
+	writeLine(c.rw, a)
+}
+
+// fail ends the answer with an error: as its status if nothing was sent yet, else
+// as the last line of the stream.
+func (c *clientAnswer) fail(a legAnswer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complete {
+		return
+	}
+	if !c.begun {
+		c.begin(a.Status)
+	}
+	c.status, c.complete, a.Done = a.Status, true, true
+	writeLine(c.rw, a)
+}
+
+func (c *clientAnswer) begin(status int) {
+	c.begun, c.status = true, status
+	c.rw.Header().Set("Content-Type", "application/x-ndjson")
+	c.rw.WriteHeader(status)
+}
+
+func writeLine(rw http.ResponseWriter, a legAnswer) {
+	_ = json.NewEncoder(rw).Encode(a) // the client may be gone
+	if f, ok := rw.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+func getJSON(ctx context.Context, client *http.Client, url string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, wireMaxBytes)).Decode(v)
+}

@@ -1,0 +1,572 @@
+package reference
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"conform/spec"
+)
+
+// decodeState is where a request stands at decode.
+type decodeState int
+
+const (
+	waiting  decodeState = iota // for blocks, or for a peer
+	granted                     // push: prefill may write
+	reading                     // pull: this worker reads
+	running                     // accepted: tokens are generated
+	aborting                    // push: waits for the acknowledgement of an abort
+	halting                     // pull: waits for its own reads to end
+	ended
+)
+
+// decode takes handed-over state in and generates tokens from it.
+type decode struct {
+	w               *worker
+	kv, slots, aux  *pool
+	xfer            *transferThreads
+	reqs            map[string]*decodeReq // by handoff
+	queue           []*decodeReq          // in order of arrival
+	released        map[string]*decodeReq // only the defect double-release keeps any
+	legs            int
+	peer            string // prefill's present incarnation, "" while it is lost
+	peerSeen        time.Time
+	heartbeatsAfter time.Time
+}
+
+// decodeReq is one request at decode, from its admission until everything that
+// it held has been given back.
+type decodeReq struct {
+	leg   leg
+	out   chan legAnswer // tokens as they come, then the end
+	since time.Time
+	state decodeState
+	peer  string // prefill's incarnation
+
+	blocks, slot, auxSlot []int64
+	model                 kvState
+	length                int // tokens whose KV is in the blocks
+	tokens                []int32
+	flow                  *flow
+
+	outcome  spec.Outcome // once it has been halted
+	why      string
+	status   int
+	deadline time.Time // aborting: when the fence takes over
+	answered bool
+	finished bool
+}
+
+func newDecode(w *worker) *decode {
+	l := w.cfg.Limits
+	d := &decode{
+		w: w, kv: newPool("kv", "kv", l.DecodeBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
+		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{},
+	}
+	d.xfer = newTransferThreads(w, d.kv)
+	w.capacity(l.DecodeTokens, "prompt and output, what the pool holds for one request")
+	w.spawn(d.watchPeer)
+	return d
+}
+
+func (d *decode) pools() []*pool { return []*pool{d.kv, d.slots, d.aux} }
+
+func (d *decode) routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /generate", d.handleGenerate)
+	mux.HandleFunc("POST /abort", d.handleAbort)
+}
+
+func (d *decode) load() load {
+	l := load{Requests: d.legs, Handoffs: len(d.reqs)}
+	for _, r := range d.reqs {
+		if r.flow != nil {
+			l.Transfers += r.flow.outstanding
+		}
+	}
+	return l
+}
+
+func (d *decode) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
+	r := &decodeReq{since: time.Now()}
+	if err := readJSON(hr, &r.leg); err != nil || len(r.leg.Prompt) == 0 || r.leg.MaxNew < 1 || r.leg.MaxNew > maxTokensWire {
+		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected a leg with a prompt and max_new_tokens from 1"})
+		return
+	}
+	r.out = make(chan legAnswer, r.leg.MaxNew+2)
+	d.w.post(func() { d.legs++; d.arrive(r) })
+	defer d.w.post(func() { d.legs-- })
+	relay(rw, r.leg.Stream, r.out, hr.Context().Done(), func() {
+		d.w.post(func() { d.cancel(r, "client_gone") })
+	})
+}
+
+// relay answers a leg: a stream of lines from its first token on, or one body.
+// Until the first token an error keeps its own status.
+func relay(rw http.ResponseWriter, stream bool, out <-chan legAnswer, gone <-chan struct{}, left func()) {
+	var tokens []int32
+	started := false
+	for {
+		select {
+		case <-gone:
+			left()
+			return
+		case a := <-out:
+			tokens = append(tokens, a.Tokens...)
+			switch {
+			case a.Done && !started:
+				if a.Status < 300 {
+					a.Tokens = tokens
+				}
+				writeJSON(rw, a.Status, a)
+				return
+			case stream:
+				if !started {
+					started = true
+					rw.Header().Set("Content-Type", "application/x-ndjson")
+				}
+				writeLine(rw, a)
+				if a.Done {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (d *decode) handleAbort(rw http.ResponseWriter, hr *http.Request) {
+	var l leg
+	if err := readJSON(hr, &l); err != nil {
+		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: err.Error()})
+		return
+	}
+	d.w.post(func() {
+		for _, r := range d.reqs {
+			if r.leg.Req == l.Req {
+				d.cancel(r, "client")
+			}
+		}
+	})
+	writeJSON(rw, http.StatusOK, legAnswer{})
+}
+
+func (d *decode) arrive(r *decodeReq) {
+	h, req, p := r.leg.Handoff, r.leg.Req, r.leg.KVParams
+	if p != nil {
+		d.w.record(spec.Event{K: spec.KindObserve, Sig: p.Sig, Signal: sigParams, Handoff: h, Req: req})
+		r.peer = p.Worker
+	}
+	need := int64(len(r.leg.Prompt) + r.leg.MaxNew)
+	if int(need) > d.w.cfg.Limits.DecodeTokens {
+		d.w.record(spec.Event{K: spec.KindReject, Req: req, Handoff: h, Need: &need, Unit: "token", Why: "capacity", Status: 400})
+		if p != nil && d.w.cfg.Defect != defRejectLeaks {
+			d.tell(r, sigReadAbort)
+		}
+		d.finish(r, spec.OutcomeRejected, 400, "the prompt and its output exceed what decode can process")
+		return
+	}
+	if p != nil && p.To != d.w.cfg.ID { // granted to an earlier incarnation
+		d.finish(r, spec.OutcomeError, 503, "the state was granted to a worker that is gone")
+		return
+	}
+	d.w.record(spec.Event{K: spec.KindAdmit, Req: req, Handoff: h, Need: &need, Unit: "token"})
+	d.reqs[h] = r
+	d.queue = append(d.queue, r)
+}
+
+// tell sends prefill a message about a handoff.
+func (d *decode) tell(r *decodeReq, signal string) {
+	asks := ""
+	if signal == sigAbort {
+		asks = sigAbortAck
+	}
+	d.w.send(d.w.cfg.PrefillCtl, &Message{
+		Signal: signal, Handoff: r.leg.Handoff, Req: r.leg.Req, To: r.peer, Reply: d.w.cfg.DecodeCtl,
+	}, asks)
+}
+
+func (d *decode) step(now time.Time) {
+	for _, r := range append([]*decodeReq(nil), d.queue...) {
+		if r.state == waiting && !d.start(r) {
+			break
+		}
+	}
+	for _, r := range append([]*decodeReq(nil), d.queue...) {
+		if r.state == running {
+			d.generate(r)
+		}
+	}
+	d.clocks(now)
+}
+
+// start reserves what the request will need to its end and begins the handoff. A
+// reservation is not acceptance.
+func (d *decode) start(r *decodeReq) bool {
+	push := d.w.cfg.Mode == Push
+	n := blocksFor(len(r.leg.Prompt) + r.leg.MaxNew)
+	if len(d.kv.free) < n || len(d.slots.free) < 1 || push && (len(d.aux.free) < 1 || d.peer == "") {
+		return false
+	}
+	r.blocks = d.alloc(r, d.kv, n)
+	r.slot = d.alloc(r, d.slots, 1)
+	r.flow = newFlow(d.w.ctx, r.leg.Handoff, r.leg.Req)
+	if push {
+		r.auxSlot = d.alloc(r, d.aux, 1)
+		d.grant(r)
+	} else {
+		d.read(r)
+	}
+	return true
+}
+
+func (d *decode) alloc(r *decodeReq, from *pool, n int) []int64 {
+	blocks, ok := from.take(n)
+	if !ok {
+		panic("decode: the caller has looked")
+	}
+	d.w.record(spec.Event{
+		K: spec.KindAlloc, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: r.leg.Req, Req: r.leg.Req, Handoff: r.leg.Handoff,
+	})
+	return blocks
+}
+
+// grant (push) exposes the reservation to prefill's writes.
+func (d *decode) grant(r *decodeReq) {
+	r.state, r.peer, r.since = granted, d.peer, time.Now()
+	prompt := r.blocks[:blocksFor(len(r.leg.Prompt))]
+	for _, g := range []struct {
+		of     *pool
+		blocks []int64
+	}{{d.kv, prompt}, {d.aux, r.auxSlot}} {
+		d.w.record(spec.Event{
+			K: spec.KindGrant, Handoff: r.leg.Handoff, Pool: g.of.name, Blocks: spec.MakeBlocks(g.blocks...), To: r.peer, Mode: "w", Req: r.leg.Req,
+		})
+	}
+	d.w.send(d.w.cfg.PrefillCtl, &Message{
+		Signal: sigMetadata, Handoff: r.leg.Handoff, Req: r.leg.Req, To: r.peer, Reply: d.w.cfg.DecodeCtl,
+		NIC: d.w.nic.Addr(), Blocks: prompt, Aux: r.auxSlot[0],
+	}, "")
+}
+
+// read (pull) posts the reads of prefill's blocks.
+func (d *decode) read(r *decodeReq) {
+	r.state, r.since = reading, time.Now()
+	p, left := r.leg.KVParams, len(r.leg.Prompt)*tokenBytes
+	for i := 0; i < len(p.Blocks); i += chunkBlocks {
+		j := min(i+chunkBlocks, len(p.Blocks))
+		n := min(left, (j-i)*blockBytes)
+		left -= n
+		d.xfer.start(&transfer{
+			flow: r.flow, mode: "r", chunk: int64(i/chunkBlocks + 1), peer: r.peer, role: spec.RolePrefill, nic: p.NIC,
+			pool: "kv", remote: p.Blocks[i:j], size: blockBytes, local: r.blocks[i:j], n: n,
+			done: func(err error, _ string) { d.hasRead(r, err) },
+		})
+	}
+}
+
+func (d *decode) hasRead(r *decodeReq, err error) {
+	if err != nil && r.state == reading {
+		d.halt(r, halting, spec.OutcomeError, "peer_lost", 502)
+	}
+	switch {
+	case r.flow.outstanding > 0:
+	case r.state == reading:
+		d.tell(r, sigReadDone)
+		r.tokens = []int32{r.leg.KVParams.First}
+		d.accept(r, "")
+	case r.state == halting:
+		d.tell(r, sigReadAbort)
+		d.release(r, r.why, "")
+	}
+}
+
+func (d *decode) message(m *Message) {
+	r := d.reqs[m.Handoff]
+	if r == nil {
+		if late := d.released[m.Handoff]; late != nil && m.Signal == sigAbortAck {
+			delete(d.released, m.Handoff)
+			d.giveBack(late, "cancel", m.Sig) // the defect double-release
+		}
+		return // a word about a handoff that has ended changes nothing
+	}
+	if m.From != r.peer {
+		return
+	}
+	switch {
+	case m.Signal == sigSuccess && r.state == granted:
+		d.arrived(r, m)
+	case r.state == aborting && (m.Signal == sigSuccess || m.Signal == sigAbortAck || m.Signal == sigFailed || m.Signal == sigRejected):
+		d.release(r, r.why, m.Sig)
+	case r.state == granted && m.Signal == sigRejected:
+		d.halt(r, aborting, spec.OutcomeRejected, "reject", 400)
+		d.release(r, "reject", m.Sig)
+	case r.state == granted && m.Signal == sigFailed:
+		d.halt(r, aborting, spec.OutcomeError, "cancel", 502)
+		d.release(r, "cancel", m.Sig)
+	}
+}
+
+// arrived takes the metadata slot's word for whose state this is, and accepts it.
+func (d *decode) arrived(r *decodeReq, m *Message) {
+	var b []byte
+	d.w.within(d.aux, "r", r.auxSlot, r.leg.Req, func() { b = d.aux.readBlocks(r.auxSlot, auxBytes) })
+	key, first := decodeAux(b)
+	if key != auxKey(r.leg.Handoff) {
+		d.halt(r, aborting, spec.OutcomeError, "done", 500)
+		d.release(r, "done", m.Sig)
+		return
+	}
+	d.free(r, d.aux, r.auxSlot, "done", m.Sig)
+	r.auxSlot = nil
+	r.tokens = []int32{first}
+	d.accept(r, m.Sig)
+}
+
+// accept takes the handed-over state for valid: from here on tokens come of it.
+func (d *decode) accept(r *decodeReq, by string) {
+	n := len(r.leg.Prompt)
+	d.w.record(spec.Event{K: spec.KindAccept, Req: r.leg.Req, Handoff: r.leg.Handoff, By: by})
+	prompt := r.blocks[:blocksFor(n)]
+	var content []byte
+	d.w.within(d.kv, "r", prompt, r.leg.Req, func() { content = d.kv.readBlocks(prompt, n*tokenBytes) })
+	d.w.digests(r.leg.Handoff, r.leg.Req, "target", d.kv.name, 0, prompt, content)
+	r.state, r.length, r.model = running, n, stateAfter(r.leg.Prompt)
+	d.emit(r)
+}
+
+// emit lets the latest token leave towards the client, and ends a request that
+// has all of its tokens.
+func (d *decode) emit(r *decodeReq) {
+	d.w.record(spec.Event{K: spec.KindOutput, Req: r.leg.Req, Handoff: r.leg.Handoff, N: 1})
+	r.out <- legAnswer{Tokens: r.tokens[len(r.tokens)-1:]}
+	if len(r.tokens) == r.leg.MaxNew {
+		d.finish(r, spec.OutcomeOK, 200, "")
+		d.release(r, "done", "")
+	}
+}
+
+// generate is one step of one request: the KV of its latest token goes in, and
+// the next token comes of all KV read.
+func (d *decode) generate(r *decodeReq) {
+	kv := r.model.append(r.tokens[len(r.tokens)-1])
+	at := r.length / BlockTokens
+	d.w.within(d.kv, "w", r.blocks[at:at+1], r.leg.Req, func() { d.kv.writeBlocks(r.blocks, r.length*tokenBytes, kv[:]) })
+	r.length++
+	used := r.blocks[:blocksFor(r.length)]
+	var content []byte
+	d.w.within(d.kv, "r", used, r.leg.Req, func() { content = d.kv.readBlocks(used, r.length*tokenBytes) })
+	r.tokens = append(r.tokens, nextToken(content))
+	d.emit(r)
+}
+
+// cancel gives a request up, as its client asked. What it takes to give its
+// memory back depends on who else may touch it.
+func (d *decode) cancel(r *decodeReq, why string) {
+	if d.reqs[r.leg.Handoff] != r || r.state >= aborting {
+		return
+	}
+	status := 499
+	if d.w.cfg.Defect == defCancel200 {
+		status = 200
+	}
+	if r.flow != nil {
+		r.flow.stop()
+	}
+	d.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
+	switch r.state {
+	case waiting, running:
+		if p := r.leg.KVParams; p != nil && r.state == waiting {
+			d.tell(r, sigReadAbort)
+		}
+		d.finish(r, spec.OutcomeCancelled, status, "cancelled")
+		d.release(r, "cancel", "")
+	case granted:
+		d.abort(r, spec.OutcomeCancelled, "cancel", status)
+	case reading:
+		d.halt(r, halting, spec.OutcomeCancelled, "cancel", status)
+		d.hasRead(r, nil)
+	}
+}
+
+// abort (push) asks prefill to stop and keeps the blocks until it says that it has.
+func (d *decode) abort(r *decodeReq, outcome spec.Outcome, why string, status int) {
+	d.halt(r, aborting, outcome, why, status)
+	r.deadline = time.Now().Add(d.w.cfg.Limits.AbortTimeout)
+	d.tell(r, sigAbort)
+	if d.w.cfg.Defect == defFreeAtCancel {
+		d.release(r, why, "")
+	}
+}
+
+// halt answers the client and lets nothing further begin; the memory comes later.
+func (d *decode) halt(r *decodeReq, to decodeState, outcome spec.Outcome, why string, status int) {
+	r.state, r.outcome, r.why, r.status = to, outcome, why, status
+	if r.flow != nil {
+		r.flow.stop()
+	}
+	d.answer(r, outcome, status, "decode: "+string(outcome))
+}
+
+func (d *decode) answer(r *decodeReq, outcome spec.Outcome, status int, text string) {
+	if r.answered {
+		return
+	}
+	r.answered = true
+	a := legAnswer{Done: true, Outcome: string(outcome), Status: status}
+	if status != http.StatusOK {
+		a.Error = text
+	} else if outcome == spec.OutcomeCancelled {
+		a.Outcome = string(spec.OutcomeLength) // the defect cancel-answers-200
+	}
+	r.out <- a
+}
+
+func (d *decode) finish(r *decodeReq, outcome spec.Outcome, status int, text string) {
+	d.outcome(r, outcome, status)
+	d.answer(r, outcome, status, text)
+}
+
+// outcome records this stage's terminal outcome, once.
+func (d *decode) outcome(r *decodeReq, outcome spec.Outcome, status int) {
+	if r.finished {
+		return
+	}
+	r.finished = true
+	d.w.record(spec.Event{K: spec.KindFinish, Req: r.leg.Req, Handoff: r.leg.Handoff, Result: outcome, Status: int64(status)})
+}
+
+// release gives everything back and forgets the request.
+func (d *decode) release(r *decodeReq, why, by string) {
+	d.outcome(r, r.outcome, r.status)
+	d.giveBack(r, why, by)
+	r.state = ended
+	delete(d.reqs, r.leg.Handoff)
+	d.queue = remove(d.queue, r)
+}
+
+func (d *decode) giveBack(r *decodeReq, why, by string) {
+	d.free(r, d.kv, r.blocks, why, by)
+	d.free(r, d.slots, r.slot, why, by)
+	d.free(r, d.aux, r.auxSlot, why, by)
+}
+
+func (d *decode) free(r *decodeReq, from *pool, blocks []int64, why, by string) {
+	if len(blocks) == 0 {
+		return
+	}
+	d.w.record(spec.Event{
+		K: spec.KindFree, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: r.leg.Req,
+		Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why, By: by,
+	})
+	from.put(blocks)
+}
+
+// clocks is where an engine would release by time alone. Here a fence comes first.
+func (d *decode) clocks(now time.Time) {
+	l := d.w.cfg.Limits
+	if now.After(d.heartbeatsAfter) {
+		d.heartbeatsAfter = now.Add(l.Heartbeat)
+		d.heartbeat()
+	}
+	if d.peer != "" && now.Sub(d.peerSeen) > l.PeerTimeout {
+		d.lose(d.peer, "silent")
+	}
+	for _, r := range append([]*decodeReq(nil), d.queue...) {
+		switch {
+		case r.state == aborting && now.After(r.deadline):
+			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no " + sigAbortAck, After: int64(l.AbortTimeout)})
+			d.fence(r, "abort timeout")
+			d.release(r, "timeout", "")
+			if d.w.cfg.Defect == defDoubleRelease {
+				d.released[r.leg.Handoff] = r
+			}
+		case r.state == granted && now.Sub(r.since) > l.HandoffTimeout:
+			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no STATUS", After: int64(l.HandoffTimeout)})
+			d.abort(r, spec.OutcomeError, "timeout", 504)
+		case r.state == waiting && now.Sub(r.since) > l.HandoffTimeout:
+			d.giveUpWaiting(r)
+		}
+	}
+}
+
+func (d *decode) giveUpWaiting(r *decodeReq) {
+	d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no room", After: int64(d.w.cfg.Limits.HandoffTimeout)})
+	if r.leg.KVParams != nil {
+		d.tell(r, sigReadAbort)
+	}
+	d.finish(r, spec.OutcomeError, 503, "no room, or no peer")
+	d.release(r, "timeout", "")
+}
+
+func (d *decode) fence(r *decodeReq, why string) {
+	d.w.nic.Revoke(r.leg.Handoff)
+	d.w.record(spec.Event{K: spec.KindFence, Handoff: r.leg.Handoff, Why: why})
+}
+
+// heartbeat (pull) renews the leases of what is not yet read.
+func (d *decode) heartbeat() {
+	for _, r := range d.queue {
+		if r.leg.KVParams != nil && (r.state == waiting || r.state == reading || r.state == halting) {
+			d.tell(r, sigHeartbeat)
+		}
+	}
+}
+
+// lose ends what depends on a prefill worker that is gone, or silent for so long
+// that it is held for gone. Silence proves nothing about its writes: the fence
+// does.
+func (d *decode) lose(peer, why string) {
+	if d.peer == peer {
+		d.peer = ""
+	}
+	for _, r := range append([]*decodeReq(nil), d.queue...) {
+		if r.peer != peer {
+			continue
+		}
+		switch r.state {
+		case granted, aborting:
+			if r.state == granted {
+				d.halt(r, aborting, spec.OutcomeError, "peer_lost", 503)
+			}
+			d.fence(r, "peer "+why)
+			d.release(r, "peer_lost", "")
+		case reading, halting:
+			if r.state == reading {
+				d.halt(r, halting, spec.OutcomeError, "peer_lost", 503)
+			}
+			r.flow.cancel() // ends the reads on this side; each reports its end
+			d.hasRead(r, nil)
+		case waiting:
+			d.finish(r, spec.OutcomeError, 503, "prefill is lost")
+			d.release(r, "peer_lost", "")
+		}
+	}
+}
+
+// watchPeer asks prefill who it is, again and again: an incarnation that answers
+// with another name is another worker.
+func (d *decode) watchPeer() {
+	url := fmt.Sprintf("http://%s/info", d.w.cfg.PrefillHTTP)
+	every := max(d.w.cfg.Limits.PeerTimeout/8, 5*time.Millisecond)
+	client := &http.Client{Timeout: d.w.cfg.Limits.PeerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		var i info
+		if err := getJSON(d.w.ctx, client, url, &i); err == nil && i.Worker != "" {
+			d.w.post(func() { d.sawPeer(i.Worker) })
+		}
+		select {
+		case <-tick.C:
+		case <-d.w.ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *decode) sawPeer(id string) {
+	if d.peer != "" && d.peer != id {
+		d.lose(d.peer, "restarted")
+	}
+	d.peer, d.peerSeen = id, time.Now()
+}

@@ -1,0 +1,265 @@
+package reference
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"conform/spec"
+)
+
+// router passes a client's request to both stages: at once in push mode, one
+// after the other in pull mode. It decides nothing about admission.
+type router struct {
+	w        *worker
+	client   *http.Client
+	active   int
+	requests int
+}
+
+// clientRequest is the body of POST /generate.
+type clientRequest struct {
+	Req    string  `json:"rid"`
+	Prompt []int32 `json:"prompt"`
+	MaxNew int     `json:"max_new_tokens"`
+	Stream bool    `json:"stream"`
+}
+
+func newRouter(w *worker) *router {
+	return &router{w: w, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+}
+
+func (ro *router) pools() []*pool   { return nil }
+func (ro *router) message(*Message) {}
+func (ro *router) step(time.Time)   {}
+func (ro *router) load() load       { return load{Requests: ro.active} }
+
+func (ro *router) routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /generate", ro.handleGenerate)
+	mux.HandleFunc("POST /abort", ro.handleAbort)
+}
+
+// handoffKey names a use of a key: keys come round, as engines' do, and carry
+// the number of their use.
+func (ro *router) handoffKey() string {
+	n := ro.requests
+	ro.requests++
+	if n < keyReuse {
+		return fmt.Sprintf("room-%d", n)
+	}
+	return fmt.Sprintf("room-%d#%d", n%keyReuse, n/keyReuse)
+}
+
+func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
+	var c clientRequest
+	if err := readJSON(hr, &c); err != nil || c.Req == "" || len(c.Prompt) == 0 || c.MaxNew < 1 {
+		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected rid, prompt (token ids) and max_new_tokens from 1"})
+		return
+	}
+	l := leg{Req: c.Req, Prompt: c.Prompt, MaxNew: c.MaxNew, Stream: c.Stream}
+	if err := ro.w.call(hr.Context(), func() { ro.active++; l.Handoff = ro.handoffKey(); ro.offer(l) }); err != nil {
+		return
+	}
+	defer ro.w.post(func() { ro.active-- })
+	out := &clientAnswer{rw: rw}
+	if ro.w.cfg.Mode == Push {
+		ro.push(hr.Context(), l, out)
+	} else {
+		ro.pull(hr.Context(), l, out)
+	}
+	ro.w.post(func() { ro.finish(l, hr.Context().Err() != nil, out) })
+}
+
+func (ro *router) offer(l leg) {
+	ro.w.record(spec.Event{K: spec.KindOffer, Req: l.Req, Handoff: l.Handoff})
+}
+
+// finish records what the client was told.
+func (ro *router) finish(l leg, gone bool, out *clientAnswer) {
+	outcome := spec.OutcomeError
+	switch {
+	case out.complete && out.status < 300:
+		outcome = spec.OutcomeOK
+	case gone:
+		outcome = spec.OutcomeCancelled
+	case out.status == http.StatusBadRequest:
+		outcome = spec.OutcomeRejected
+	case out.status == 499:
+		outcome = spec.OutcomeCancelled
+	}
+	ro.w.record(spec.Event{K: spec.KindFinish, Req: l.Req, Handoff: l.Handoff, Result: outcome, Status: int64(out.status)})
+}
+
+// push sends both legs at once; the first that fails speaks to the client and
+// ends the other. A leg whose worker is gone decides nothing: the other stage
+// finds out by itself.
+func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
+	pctx, endPrefill := context.WithCancel(ctx)
+	defer endPrefill()
+	dctx, endDecode := context.WithCancel(ctx)
+	defer endDecode()
+	if ro.w.cfg.Defect == defRejectLeaks { // nobody tells decode: not even by closing its leg
+		dctx = context.WithoutCancel(ctx)
+	}
+	prefill := make(chan legAnswer, 1)
+	go func() {
+		a, err := ro.send(pctx, ro.w.cfg.PrefillHTTP, l)
+		if err != nil {
+			a = legAnswer{Status: http.StatusBadGateway, Error: err.Error(), Outcome: "lost"}
+		}
+		prefill <- a
+		if refused(a) {
+			out.fail(a)
+			endDecode()
+		}
+	}()
+	decoded := make(chan struct{})
+	go func() {
+		defer close(decoded)
+		ro.relay(dctx, l, out)
+	}()
+	if ro.w.cfg.Defect == defRejectLeaks {
+		select {
+		case <-decoded:
+			return
+		case a := <-prefill:
+			if refused(a) {
+				out.fail(a)
+				return
+			}
+			prefill <- a
+		}
+	}
+	<-decoded
+	if out.status >= 300 && out.status != http.StatusServiceUnavailable && out.status != http.StatusBadGateway {
+		endPrefill()
+	}
+	select {
+	case <-prefill: // its end, so that a request leaves nothing behind that still runs
+	case <-time.After(ro.w.cfg.Limits.HandoffTimeout):
+	}
+}
+
+// refused reports whether a stage itself ended the request.
+func refused(a legAnswer) bool { return a.Status >= 300 && a.Outcome != "lost" }
+
+// pull asks prefill first and hands its answer's reference on to decode.
+func (ro *router) pull(ctx context.Context, l leg, out *clientAnswer) {
+	to, err := ro.worker(ctx, ro.w.cfg.DecodeHTTP)
+	if err != nil {
+		out.fail(legAnswer{Status: http.StatusServiceUnavailable, Error: "decode is lost"})
+		return
+	}
+	l.Decode = to
+	a, err := ro.send(ctx, ro.w.cfg.PrefillHTTP, l)
+	if err != nil {
+		if ctx.Err() == nil {
+			out.fail(legAnswer{Status: http.StatusBadGateway, Error: "prefill is lost"})
+		}
+		return
+	}
+	if a.Status >= 300 || a.KVParams == nil {
+		out.fail(a)
+		return
+	}
+	if ctx.Err() != nil { // the client left between the legs: nobody else knows of the lease
+		ro.abortAt(ro.w.cfg.PrefillHTTP, l)
+		return
+	}
+	l.KVParams = a.KVParams
+	ro.relay(ctx, l, out)
+}
+
+// worker asks who serves at addr.
+func (ro *router) worker(ctx context.Context, addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, ro.w.cfg.Limits.PeerTimeout)
+	defer cancel()
+	var i info
+	err := getJSON(ctx, ro.client, "http://"+addr+"/info", &i)
+	return i.Worker, err
+}
+
+// send posts a leg and reads its one answer.
+func (ro *router) send(ctx context.Context, addr string, l leg) (legAnswer, error) {
+	resp, err := ro.post(ctx, addr, "/generate", l)
+	if err != nil {
+		return legAnswer{}, err
+	}
+	defer resp.Body.Close()
+	var a legAnswer
+	if err := json.NewDecoder(io.LimitReader(resp.Body, wireMaxBytes)).Decode(&a); err != nil {
+		return legAnswer{}, fmt.Errorf("answer of the leg: %w", err)
+	}
+	a.Status = resp.StatusCode
+	return a, nil
+}
+
+func (ro *router) post(ctx context.Context, addr, path string, l leg) (*http.Response, error) {
+	body, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return ro.client.Do(req)
+}
+
+// relay sends decode's leg and passes its answer on as it comes.
+func (ro *router) relay(ctx context.Context, l leg, out *clientAnswer) {
+	resp, err := ro.post(ctx, ro.w.cfg.DecodeHTTP, "/generate", l)
+	if err != nil {
+		if ctx.Err() == nil {
+			out.fail(legAnswer{Status: http.StatusBadGateway, Error: "decode is lost"})
+		}
+		return
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(io.LimitReader(resp.Body, 64*wireMaxBytes))
+	for {
+		line, err := lines.ReadBytes('\n')
+		var a legAnswer
+		if err == nil {
+			err = json.Unmarshal(line, &a)
+		}
+		if err != nil {
+			if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+				out.fail(legAnswer{Status: http.StatusBadGateway, Error: "decode is lost"})
+			}
+			return
+		}
+		if out.line(resp.StatusCode, a); a.Done || a.Error != "" {
+			return
+		}
+	}
+}
+
+func (ro *router) handleAbort(rw http.ResponseWriter, hr *http.Request) {
+	var c clientRequest
+	if err := readJSON(hr, &c); err != nil || c.Req == "" {
+		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected rid"})
+		return
+	}
+	l := leg{Req: c.Req}
+	ro.abortAt(ro.w.cfg.DecodeHTTP, l)
+	ro.abortAt(ro.w.cfg.PrefillHTTP, l)
+	writeJSON(rw, http.StatusOK, legAnswer{})
+}
+
+// abortAt tells one stage that the client has given a request up. A stage that
+// can't be reached is found out by its peer.
+func (ro *router) abortAt(addr string, l leg) {
+	ctx, cancel := context.WithTimeout(ro.w.ctx, ro.w.cfg.Limits.PeerTimeout)
+	defer cancel()
+	if resp, err := ro.post(ctx, addr, "/abort", l); err == nil {
+		resp.Body.Close()
+	}
+}

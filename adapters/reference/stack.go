@@ -1,0 +1,354 @@
+package reference
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"conform/adapters"
+	"conform/faults"
+	"conform/spec"
+)
+
+// Adapter starts the reference stack.
+type Adapter struct{}
+
+var _ adapters.Adapter = Adapter{}
+
+// Info says what it is.
+func (Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: "reference", Title: "the stack that ships with Conform: router, prefill and decode as processes, a toy model",
+		Modes: []string{Push, Pull}, Level: spec.L3,
+	}
+}
+
+// ErrConfig marks a configuration that the stack can't be started with.
+var ErrConfig = errors.New("the reference stack can't be started like this")
+
+func check(cfg adapters.Config) error {
+	if cfg.Mode != Push && cfg.Mode != Pull {
+		return fmt.Errorf("%w: mode %q, expected push or pull", ErrConfig, cfg.Mode)
+	}
+	if _, ok := DefectByName(cfg.Defect); cfg.Defect != "" && !ok {
+		return fmt.Errorf("%w: unknown defect %q", ErrConfig, cfg.Defect)
+	}
+	return nil
+}
+
+// stack is a running reference stack.
+type stack struct {
+	cfg    adapters.Config
+	limits adapters.Limits
+	forker *forker
+	client *http.Client
+
+	clientHTTP, prefillHTTP, decodeHTTP *faults.HTTPProxy
+	toPrefill, toDecode                 *faults.ZMTPProxy
+
+	mu           sync.Mutex
+	procs        map[spec.Role]*process // the present incarnations
+	all          []*process
+	incarnations map[spec.Role]int
+	stopped      bool
+}
+
+// Start starts the proxies, then the workers.
+func (Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, error) {
+	if err := check(cfg); err != nil {
+		return nil, err
+	}
+	s := newStack(cfg)
+	err := s.openProxies()
+	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode, spec.RoleRouter} {
+		if err == nil {
+			err = s.startWorker(ctx, role)
+		}
+	}
+	if err == nil {
+		err = s.awaitServing(ctx)
+	}
+	if err != nil {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return nil, errors.Join(err, s.Stop(stopCtx))
+	}
+	return s, nil
+}
+
+func newStack(cfg adapters.Config) *stack {
+	limits := defaultLimits(cfg.Limits)
+	if cfg.Defect == defRejectLeaks { // as engines have them: nobody lives to see the clock
+		limits.HandoffTimeout, limits.Lease = 300*time.Second, 300*time.Second
+	}
+	return &stack{
+		cfg: cfg, limits: limits, forker: newForker(), client: &http.Client{Timeout: 2 * time.Second},
+		procs: map[spec.Role]*process{}, incarnations: map[spec.Role]int{},
+	}
+}
+
+func (s *stack) openProxies() error {
+	const listen = "127.0.0.1:0"
+	var err error
+	open := func(p **faults.HTTPProxy, from, to string) {
+		if err == nil {
+			*p, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{Listen: listen, From: from, To: to, Engine: s.cfg.Engine, Decode: decodeHTTP})
+		}
+	}
+	open(&s.clientHTTP, "client", "router")
+	open(&s.prefillHTTP, "router", "prefill")
+	open(&s.decodeHTTP, "router", "decode")
+	openCtl := func(p **faults.ZMTPProxy, from, to string) {
+		if err == nil {
+			*p, err = faults.NewZMTPProxy(faults.ZMTPProxyOptions{Listen: listen, From: from, To: to, Engine: s.cfg.Engine, Decode: decodePoint})
+		}
+	}
+	openCtl(&s.toPrefill, "decode", "prefill")
+	openCtl(&s.toDecode, "prefill", "decode")
+	if err != nil {
+		return fmt.Errorf("open the stack's proxies: %w", err)
+	}
+	return nil
+}
+
+// decodeHTTP tells the proxies which request an HTTP body speaks of.
+func decodeHTTP(_ *http.Request, body []byte) faults.Point {
+	var b struct {
+		Req     string `json:"req"`
+		Client  string `json:"rid"`
+		Handoff string `json:"handoff"`
+	}
+	if json.Unmarshal(body, &b) != nil {
+		return faults.Point{}
+	}
+	if b.Req == "" {
+		b.Req = b.Client
+	}
+	return faults.Point{Req: b.Req, Handoff: b.Handoff}
+}
+
+func (s *stack) workerConfig(role spec.Role, id string) workerConfig {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	c := workerConfig{
+		ID: id, Role: role, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: digest([]byte(host)),
+		Failpoint: s.cfg.Failpoint, Limits: s.limits,
+	}
+	if s.prefillHTTP != nil { // unless it is described only
+		c.PrefillHTTP, c.DecodeHTTP = s.prefillHTTP.Addr(), s.decodeHTTP.Addr()
+		c.PrefillCtl, c.DecodeCtl = s.toPrefill.Addr(), s.toDecode.Addr()
+	}
+	return c
+}
+
+// startWorker starts the next incarnation of a role.
+func (s *stack) startWorker(ctx context.Context, role spec.Role) error {
+	s.mu.Lock()
+	n := s.incarnations[role]
+	s.incarnations[role]++
+	s.mu.Unlock()
+	id := string(role) + "-0"
+	if n > 0 {
+		id = fmt.Sprintf("%s.%d", id, n)
+	}
+	p, err := startProcess(ctx, s.forker, s.workerConfig(role, id), s.cfg.Env, s.cfg.OnExit)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.procs[role] = p
+	s.all = append(s.all, p)
+	switch role {
+	case spec.RolePrefill:
+		s.prefillHTTP.SetUpstream(p.ready.HTTP)
+		s.toPrefill.SetUpstream(p.ready.Ctl)
+	case spec.RoleDecode:
+		s.decodeHTTP.SetUpstream(p.ready.HTTP)
+		s.toDecode.SetUpstream(p.ready.Ctl)
+	case spec.RoleRouter:
+		s.clientHTTP.SetUpstream(p.ready.HTTP)
+	}
+	return nil
+}
+
+// awaitServing waits until decode knows prefill's incarnation, that is, until the
+// first request would not have to wait.
+func (s *stack) awaitServing(ctx context.Context) error {
+	for {
+		if _, _, err := s.Idle(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the stack's workers run but do not answer: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (s *stack) URL() string { return "http://" + s.clientHTTP.Addr() }
+
+func (s *stack) Limits() adapters.Limits { return s.limits }
+
+func (s *stack) Reference(prompt []int32, n int) []int32 { return Generate(prompt, n) }
+
+func (s *stack) Unknown() int { return s.toPrefill.Unknown() + s.toDecode.Unknown() }
+
+func (s *stack) Workers() []adapters.Worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ws []adapters.Worker
+	for _, role := range []spec.Role{spec.RoleRouter, spec.RolePrefill, spec.RoleDecode} {
+		if p := s.procs[role]; p != nil && p.running() {
+			ws = append(ws, adapters.Worker{ID: p.cfg.ID, Role: role, PID: p.cmd.Process.Pid, Pools: role != spec.RoleRouter})
+		}
+	}
+	return ws
+}
+
+// Idle asks each worker what is in flight there, past the proxies.
+func (s *stack) Idle(ctx context.Context) (bool, string, error) {
+	var busy []string
+	s.mu.Lock()
+	procs := make([]*process, 0, len(s.procs))
+	for _, p := range s.procs {
+		procs = append(procs, p)
+	}
+	s.mu.Unlock()
+	for _, p := range procs {
+		if !p.running() {
+			continue
+		}
+		var l load
+		if err := getJSON(ctx, s.client, "http://"+p.ready.HTTP+"/load", &l); err != nil {
+			return false, "", fmt.Errorf("ask worker %s for its load: %w", p.cfg.ID, err)
+		}
+		if !l.idle() {
+			busy = append(busy, fmt.Sprintf("%s: %d requests, %d handoffs, %d transfers", p.cfg.ID, l.Requests, l.Handoffs, l.Transfers))
+		}
+	}
+	slices.Sort(busy)
+	return len(busy) == 0, strings.Join(busy, "; "), nil
+}
+
+// find resolves a role or a worker's id to the present incarnation.
+func (s *stack) find(worker string) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for role, p := range s.procs {
+		if p != nil && (string(role) == worker || p.cfg.ID == worker) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no worker %q: expected router, prefill or decode", worker)
+}
+
+func (s *stack) Pause(_ context.Context, worker string) error {
+	p, err := s.find(worker)
+	if err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGSTOP)
+}
+
+func (s *stack) Resume(_ context.Context, worker string) error {
+	p, err := s.find(worker)
+	if err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGCONT)
+}
+
+// Kill ends a worker at once, as a crash does, and waits until it is gone.
+func (s *stack) Kill(ctx context.Context, worker string) error {
+	p, err := s.find(worker)
+	if err != nil {
+		return err
+	}
+	p.kill()
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Restart starts a new incarnation; one that still runs is killed first.
+func (s *stack) Restart(ctx context.Context, worker string) error {
+	p, err := s.find(worker)
+	if err != nil {
+		return err
+	}
+	if err := s.Kill(ctx, worker); err != nil {
+		return err
+	}
+	return s.startWorker(ctx, p.cfg.Role)
+}
+
+// Stop ends the workers, the router first so that no new work begins, then the
+// proxies.
+func (s *stack) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return nil
+	}
+	s.stopped = true
+	var order []*process
+	for _, role := range []spec.Role{spec.RoleRouter, spec.RoleDecode, spec.RolePrefill} {
+		if p := s.procs[role]; p != nil && p.running() {
+			order = append(order, p)
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, p := range order {
+		errs = append(errs, p.end(ctx))
+	}
+	s.forker.close()
+	for _, p := range []*faults.HTTPProxy{s.clientHTTP, s.prefillHTTP, s.decodeHTTP} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	for _, p := range []*faults.ZMTPProxy{s.toPrefill, s.toDecode} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Describe lists what Start would start.
+func (Adapter) Describe(cfg adapters.Config) (string, error) {
+	if err := check(cfg); err != nil {
+		return "", err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	s := newStack(cfg)
+	s.forker.close()
+	var b strings.Builder
+	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode, spec.RoleRouter} {
+		text, err := json.Marshal(s.workerConfig(role, string(role)+"-0"))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s='%s' %s %s\n", workerEnv, text, strings.Join(cfg.Env, " "), exe)
+	}
+	return b.String(), nil
+}

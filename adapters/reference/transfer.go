@@ -1,0 +1,184 @@
+package reference
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"conform/faults"
+	"conform/spec"
+)
+
+// flow is all transfers of one handoff by this worker. The scheduler posts and
+// counts them; threads perform them.
+type flow struct {
+	handoff, req string
+	ctx          context.Context
+	cancel       context.CancelFunc // ends reads that run; writes can't be called back
+
+	outstanding int // the scheduler's
+
+	mu      sync.Mutex
+	stopped bool // no access begins once it is set
+}
+
+func newFlow(parent context.Context, handoff, req string) *flow {
+	ctx, cancel := context.WithCancel(parent)
+	return &flow{handoff: handoff, req: req, ctx: ctx, cancel: cancel}
+}
+
+// stop keeps every transfer that has not begun from beginning.
+func (f *flow) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+}
+
+// transfer is one chunk between this worker's memory and a peer's.
+type transfer struct {
+	flow   *flow
+	mode   string // of the access to the peer's memory: r or w
+	chunk  int64
+	peer   string // worker
+	role   spec.Role
+	nic    string
+	pool   string // of the peer
+	remote []int64
+	size   int // bytes of one of the peer's blocks
+	local  []int64
+	n      int    // bytes
+	data   []byte // what to write, where it does not come from local blocks
+	done   func(err error, by string)
+
+	post string // the sig that handed it over
+}
+
+// transferThreads performs transfers, each thread with its own connections.
+type transferThreads struct {
+	w    *worker
+	kv   *pool
+	jobs chan *transfer
+}
+
+func newTransferThreads(w *worker, kv *pool) *transferThreads {
+	t := &transferThreads{w: w, kv: kv, jobs: make(chan *transfer, 1024)}
+	for i := range xferThreads {
+		w.spawn(func() { t.run(fmt.Sprintf("xfer%d", i)) })
+	}
+	return t
+}
+
+// start hands a transfer to the threads. Only the scheduler calls it.
+func (t *transferThreads) start(x *transfer) {
+	x.flow.outstanding++
+	x.post = t.w.nextID("s")
+	t.w.record(spec.Event{K: spec.KindEmit, Sig: x.post, Signal: sigXferPost, Handoff: x.flow.handoff, Req: x.flow.req})
+	select {
+	case t.jobs <- x:
+	case <-t.w.ctx.Done():
+	}
+}
+
+func (t *transferThreads) run(thread string) {
+	peers := map[string]*nicPeer{}
+	defer func() {
+		for _, p := range peers {
+			p.close()
+		}
+	}()
+	for {
+		select {
+		case x := <-t.jobs:
+			if peers[x.nic] == nil {
+				peers[x.nic] = &nicPeer{addr: x.nic}
+			}
+			t.perform(thread, x, peers[x.nic])
+		case <-t.w.ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) {
+	w := t.w
+	w.record(spec.Event{K: spec.KindObserve, Th: thread, Sig: x.post, Signal: sigXferPost, Handoff: x.flow.handoff, Req: x.flow.req})
+	accesses, began := t.begin(thread, x)
+	var err error
+	if began {
+		err = t.move(x, peer, accesses[0])
+		for _, a := range accesses {
+			ok := err == nil
+			w.record(spec.Event{K: spec.KindEnd, Th: thread, Access: a, OK: &ok})
+		}
+	}
+	by := w.nextID("s")
+	done := spec.Event{K: spec.KindEmit, Th: thread, Sig: by, Signal: "XFER_SKIPPED", Handoff: x.flow.handoff, Req: x.flow.req}
+	if began {
+		done.Signal, done.Claims, done.Accesses = sigXferDone, claims(sigXferDone), accesses
+	}
+	w.record(done)
+	w.post(func() {
+		w.record(spec.Event{K: spec.KindObserve, Sig: by, Signal: done.Signal, Handoff: x.flow.handoff, Req: x.flow.req})
+		x.flow.outstanding--
+		x.done(err, by)
+	})
+}
+
+// begin records the accesses of a transfer, unless its flow has been stopped:
+// under the flow's lock, so that none begins after the stop.
+func (t *transferThreads) begin(thread string, x *transfer) (accesses []string, began bool) {
+	x.flow.mu.Lock()
+	defer x.flow.mu.Unlock()
+	if x.flow.stopped {
+		return nil, false
+	}
+	w := t.w
+	accesses = []string{w.nextID("a")}
+	w.record(spec.Event{
+		K: spec.KindBegin, Th: thread, Access: accesses[0], Mode: x.mode, Target: x.peer, Pool: x.pool,
+		Blocks: spec.MakeBlocks(x.remote...), Handoff: x.flow.handoff, Req: x.flow.req, Via: "nic/tcp",
+	})
+	if len(x.local) > 0 {
+		mode := map[string]string{"r": "w", "w": "r"}[x.mode]
+		accesses = append(accesses, w.nextID("a"))
+		w.record(spec.Event{
+			K: spec.KindBegin, Th: thread, Access: accesses[1], Mode: mode, Target: w.cfg.ID, Pool: t.kv.name,
+			Blocks: spec.MakeBlocks(x.local...), Handoff: x.flow.handoff, Req: x.flow.req, Via: "nic/tcp",
+		})
+	}
+	w.publish()
+	return accesses, true
+}
+
+// move carries the bytes, block by block. The failpoint stands between the post
+// and the bytes: a held transfer is one that the fabric has taken and not yet
+// carried out.
+func (t *transferThreads) move(x *transfer, peer *nicPeer, access string) error {
+	act := t.w.passes(faults.Point{
+		Kind: "access", Name: x.mode, From: string(t.w.cfg.Role), To: string(x.role), Pool: x.pool,
+		Access: access, Handoff: x.flow.handoff, Req: x.flow.req, N: x.chunk,
+	})
+	if act.Do == faults.Fail || act.Do == faults.Drop {
+		return fmt.Errorf("transfer failed by a fault of the plan")
+	}
+	left, offset := x.n, 0
+	for i, block := range x.remote {
+		n := min(left, x.size)
+		req := &nicRequest{op: x.mode[0], key: x.flow.handoff, pool: x.pool, off: block * int64(x.size), n: n}
+		if x.mode == "w" {
+			req.data = x.data
+			if req.data == nil {
+				req.data = t.kv.readBlocks(x.local[i:i+1], n)
+			}
+		}
+		got, err := peer.do(x.flow.ctx, req)
+		if err != nil {
+			return err
+		}
+		if x.mode == "r" {
+			t.kv.writeBlocks(x.local, offset, got)
+		}
+		left, offset = left-n, offset+n
+	}
+	return nil
+}
