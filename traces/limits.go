@@ -1,0 +1,27 @@
+package traces
+
+// Limits bound what reading a trace may cost. A trace above one of them is bad
+// input.
+type Limits struct {
+	// LineBytes is the longest line, without its line feed.
+	LineBytes int
+	// TotalBytes is the size of all lines together, decompressed.
+	TotalBytes int64
+	// Events is the number of events; each takes about a kilobyte of memory.
+	Events int
+}
+
+const (
+	// MaxLineBytes is the longest line that a Writer writes and Read accepts.
+	MaxLineBytes = 1 << 20
+
+	maxWindowBytes   = 32 << 20 // of a zstd frame: that of level 20
+	maxManifestBytes = 16 << 20
+	maxFiles         = 10_000 // in one events folder
+)
+
+// DefaultLimits are the limits of [Read]: lines of 1 MiB, 4 GiB in all, and
+// 5,000,000 events.
+func DefaultLimits() Limits {
+	return Limits{LineBytes: MaxLineBytes, TotalBytes: 4 << 30, Events: 5_000_000}
+}
