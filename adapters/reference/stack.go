@@ -136,12 +136,8 @@ func decodeHTTP(_ *http.Request, body []byte) faults.Point {
 }
 
 func (s *stack) workerConfig(role spec.Role, id string) workerConfig {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
 	c := workerConfig{
-		ID: id, Role: role, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: digest([]byte(host)),
+		ID: id, Role: role, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: s.cfg.Host,
 		Failpoint: s.cfg.Failpoint, Limits: s.limits,
 	}
 	if s.prefillHTTP != nil { // unless it is described only

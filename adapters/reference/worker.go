@@ -275,7 +275,7 @@ func (w *worker) record(e spec.Event) { w.rec.Record(e) }
 // publish makes sure that what was recorded so far is in the file: called before
 // anything that another process can see, so that a crash never loses the cause
 // of an effect which somebody else recorded.
-func (w *worker) publish() { w.rec.Flush() }
+func (w *worker) publish() { _ = w.rec.Flush() } // the error is sticky: Seal returns it
 
 // nextID makes a unique id of a signal or an access.
 func (w *worker) nextID(kind string) string {

@@ -1,0 +1,154 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"conform/adapters"
+	"conform/adapters/reference"
+	"conform/spec"
+)
+
+// Run drives the stack through what cfg asks for, and judges it. A configuration
+// that can't be is a *[UsageError] or a *faults.PlanError, found before anything
+// is written. When ctx ends, the workers are ended, what was recorded is kept and
+// judged, and the result says Interrupted. A scenario in which the stack or the
+// harness failed has the verdict error, and the run goes on with the next.
+func Run(ctx context.Context, cfg Config) (*RunResult, error) {
+	cells, err := cfg.cells()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := cfg.makeOut(start); err != nil {
+		return nil, err
+	}
+	r := &runner{cfg: cfg, adapter: reference.Adapter{}, total: len(cells)}
+	results := r.all(ctx, cells)
+	res := &RunResult{
+		Adapter: cfg.Adapter, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
+		Seconds: time.Since(start).Seconds(), Interrupted: ctx.Err() != nil,
+	}
+	res.Verdict, res.Rules = join(results)
+	if res.Interrupted && res.Verdict < spec.Inconclusive {
+		res.Verdict = spec.Inconclusive
+	}
+	return res, nil
+}
+
+// DryRun says what Run would do: every process, setting and plan. It starts and
+// writes nothing.
+func DryRun(cfg Config) (string, error) {
+	cells, err := cfg.cells()
+	if err != nil {
+		return "", err
+	}
+	out := cfg.OutDir
+	if out == "" {
+		out = filepath.Join("runs", "<time>")
+	}
+	var b strings.Builder
+	for _, c := range cells {
+		fmt.Fprintf(&b, "# %s, mode %s, seed %d: %d requests by %d clients\n", c.scenario.ID, c.mode, c.seed, c.scenario.workload.requests, c.scenario.workload.clients)
+		if c.planText != "" {
+			fmt.Fprintf(&b, "# fault plan:\n%s", strings.TrimRight(c.planText, "\n")+"\n")
+		}
+		text, err := reference.Adapter{}.Describe(c.adapterConfig(cfg, filepath.Join(out, c.name())))
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text + "\n")
+	}
+	return b.String(), nil
+}
+
+func (c cell) adapterConfig(cfg Config, dir string) adapters.Config {
+	return adapters.Config{Mode: c.mode, Defect: cfg.Defect, Dir: dir, Env: cfg.Env, Limits: c.scenario.limits}
+}
+
+// runner runs cells, a few at once.
+type runner struct {
+	cfg     Config
+	adapter adapters.Adapter
+	total   int
+
+	mu   sync.Mutex
+	done int
+}
+
+func (r *runner) all(ctx context.Context, cells []cell) []ScenarioResult {
+	results := make([]ScenarioResult, len(cells))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(r.cfg.Jobs, len(cells)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range next {
+				results[i] = r.cell(ctx, cells[i])
+				r.say(cells[i], "", results[i].Verdict, true)
+			}
+		}()
+	}
+	started := 0
+	for i := range cells {
+		if ctx.Err() != nil {
+			break
+		}
+		select {
+		case next <- i:
+			started++
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	wg.Wait()
+	return results[:started]
+}
+
+// say reports progress, never twice at once.
+func (r *runner) say(c cell, phase string, v spec.Verdict, finished bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if finished {
+		r.done++
+	}
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(Progress{
+			Done: r.done, Total: r.total, Scenario: c.scenario.ID, Mode: c.mode, Seed: c.seed, Phase: phase, Verdict: v, Finished: finished,
+		})
+	}
+}
+
+// join takes the worst of the scenarios and sums up each rule over them. A run
+// in which nothing was judged is inconclusive.
+func join(results []ScenarioResult) (spec.Verdict, []RuleSummary) {
+	worst := spec.NotJudged
+	sums := make([]RuleSummary, 0, len(spec.Rules()))
+	for _, rule := range spec.Rules() {
+		s := RuleSummary{ID: rule.ID}
+		for _, res := range results {
+			for _, rr := range res.Rules {
+				if rr.ID == rule.ID {
+					s.Verdict, s.Judged, s.Findings = max(s.Verdict, rr.Verdict), s.Judged+rr.Judged, s.Findings+len(rr.Findings)
+				}
+			}
+		}
+		sums = append(sums, s)
+	}
+	for _, res := range results {
+		worst = max(worst, res.Verdict)
+	}
+	if worst < spec.Pass {
+		worst = spec.Inconclusive
+	}
+	return worst, sums
+}
+
+// errStack marks what the stack, not the trace, did wrong.
+var errStack = errors.New("the stack failed")

@@ -1,0 +1,204 @@
+package harness
+
+import (
+	"slices"
+	"time"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+// Scenario is one situation that a stack is put through.
+type Scenario struct {
+	ID    string
+	Title string
+	Why   string // which lesson it stands for
+	Modes []string
+	// Branches are what a run must reach; see [Branch].
+	Branches []string
+
+	plans    map[string]string // by mode: YAML, "" for no faults
+	limits   adapters.Limits
+	workload workload
+	reach    map[string]func(*recorded) bool // by branch
+	modal    map[string][]string             // branches that only one mode has
+}
+
+// Plan is the scenario's fault plan in a mode, as YAML; "" if it has none.
+func (s Scenario) Plan(mode string) string { return s.plans[mode] }
+
+// BranchesOf are the branches that the scenario must reach in a mode.
+func (s Scenario) BranchesOf(mode string) []string {
+	return slices.Concat(s.Branches, s.modal[mode])
+}
+
+// Scenarios lists the built-in scenarios, the plain one first.
+func Scenarios() []Scenario {
+	return []Scenario{
+		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
+		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
+	}
+}
+
+// ScenarioByID finds a built-in scenario.
+func ScenarioByID(id string) (Scenario, bool) {
+	for _, s := range Scenarios() {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return Scenario{}, false
+}
+
+var bothModes = []string{"push", "pull"}
+
+// workload says what clients do in a scenario. Numbers of tokens are inclusive
+// ranges; every n-th of something counts requests in the order in which they are
+// drawn, 0 for never.
+type workload struct {
+	clients  int
+	requests int
+	prompt   [2]int
+	output   [2]int
+	pause    [2]time.Duration // between two requests of a client
+
+	streamEvery  int
+	tooLongEvery int // above prefill's limit, below the context's
+	outputEvery  int // more output than decode can process
+	abortEvery   int // asked to stop through the API, some time after it was sent
+	leaveEvery   int // the client closes its connection some time after it sent
+	cancelAfter  [2]time.Duration
+
+	// onFault lets a client give its request up when a rule of the plan hits it.
+	onFault map[string]giveUp
+	// backoff is how long a client waits after it was told that a worker is lost.
+	backoff time.Duration
+}
+
+// giveUp is how a client gives a request up.
+type giveUp int
+
+const (
+	abort giveUp = iota + 1 // POST /abort
+	leave                   // closes its connection
+)
+
+func plainWorkload() workload {
+	return workload{
+		clients: 6, requests: 48, prompt: [2]int{3, 64}, output: [2]int{2, 8},
+		pause: [2]time.Duration{0, 2 * time.Millisecond}, streamEvery: 3, backoff: 50 * time.Millisecond,
+	}
+}
+
+// recorded is a finished trace, indexed for the branches' questions.
+type recorded struct {
+	events []spec.Event
+	role   map[string]spec.Role // of a source
+	ends   map[string]*spec.Event
+	faults map[string]int // by rule
+}
+
+func newRecorded(tr *spec.Trace) *recorded {
+	r := &recorded{events: tr.Events, role: map[string]spec.Role{}, ends: map[string]*spec.Event{}, faults: map[string]int{}}
+	for i := range r.events {
+		switch e := &r.events[i]; e.K {
+		case spec.KindSource:
+			r.role[e.Src] = e.Role
+		case spec.KindEnd:
+			r.ends[e.Access] = e
+		case spec.KindFault:
+			r.faults[e.Rule]++
+		}
+	}
+	return r
+}
+
+// any reports whether some event satisfies f.
+func (r *recorded) any(f func(*spec.Event) bool) bool {
+	for i := range r.events {
+		if f(&r.events[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// observed reports whether a worker of the role took in a signal of the kind.
+func observed(role spec.Role, signals ...string) func(*recorded) bool {
+	return func(r *recorded) bool {
+		return r.any(func(e *spec.Event) bool {
+			return e.K == spec.KindObserve && r.role[e.Src] == role && slices.Contains(signals, e.Signal)
+		})
+	}
+}
+
+// kindAt reports whether a worker of the role recorded an event of the kind.
+func kindAt(role spec.Role, k spec.Kind) func(*recorded) bool {
+	return func(r *recorded) bool {
+		return r.any(func(e *spec.Event) bool { return e.K == k && r.role[e.Src] == role })
+	}
+}
+
+// fencedRelease reports whether blocks were given back behind a fence.
+func fencedRelease(r *recorded) bool {
+	fenced := map[string]bool{}
+	return r.any(func(e *spec.Event) bool {
+		if e.K == spec.KindFence {
+			fenced[e.Src+"\x00"+e.Handoff] = true
+		}
+		return e.K == spec.KindFree && fenced[e.Src+"\x00"+e.Handoff]
+	})
+}
+
+// openAt reports whether a remote access under a handoff was open when an event
+// that f picks, of the same handoff or request, took effect. All processes of
+// one machine share a clock.
+func openAt(f func(*spec.Event) bool) func(*recorded) bool {
+	return func(r *recorded) bool {
+		type span struct{ from, to int64 }
+		open := map[string][]span{}
+		for i := range r.events {
+			e := &r.events[i]
+			if e.K != spec.KindBegin || e.Handoff == "" || e.Target == e.Src {
+				continue
+			}
+			s := span{e.T, 1<<63 - 1}
+			if end := r.ends[e.Access]; end != nil {
+				s.to = end.T
+			}
+			open[e.Handoff] = append(open[e.Handoff], s)
+			open[e.Req] = append(open[e.Req], s)
+		}
+		return r.any(func(e *spec.Event) bool {
+			if !f(e) {
+				return false
+			}
+			for _, s := range append(open[e.Handoff], open[e.Req]...) {
+				if s.from < e.T && e.T < s.to {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
+// reused reports whether a block was leased again within a time of its release.
+func reused(within time.Duration) func(*recorded) bool {
+	return func(r *recorded) bool {
+		freed := map[spec.BlockID]int64{}
+		return r.any(func(e *spec.Event) bool {
+			hit := false
+			for n := range e.Blocks.All {
+				id := spec.BlockID{Worker: e.Src, Pool: e.Pool, Number: n}
+				switch t, was := freed[id]; {
+				case e.K == spec.KindFree:
+					freed[id] = e.T
+				case e.K == spec.KindAlloc && was && e.T-t < int64(within):
+					hit = true
+				}
+			}
+			return hit
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package harness
+
+import "conform/spec"
+
+func rejectPrefillCapacity() Scenario {
+	w := plainWorkload()
+	w.tooLongEvery = 5
+	return Scenario{
+		ID: "reject-prefill-capacity", Title: "Prompts above what prefill can process, below the configured context",
+		Why:      "The incident: configured context is not processable capacity, and a rejection must be terminal on every path, not only in the answer.",
+		Modes:    bothModes,
+		Branches: []string{"prefill rejected a prompt"},
+		modal:    map[string][]string{"push": {"decode had reserved blocks for a rejected request"}},
+		workload: w,
+		reach: map[string]func(*recorded) bool{
+			"prefill rejected a prompt":                         kindAt(spec.RolePrefill, spec.KindReject),
+			"decode had reserved blocks for a rejected request": reservedForRejected,
+		},
+	}
+}
+
+func reservedForRejected(r *recorded) bool {
+	rejected := map[string]bool{}
+	for i := range r.events {
+		if e := &r.events[i]; e.K == spec.KindReject && r.role[e.Src] == spec.RolePrefill {
+			rejected[e.Req] = true
+		}
+	}
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindAlloc && r.role[e.Src] == spec.RoleDecode && rejected[e.Req]
+	})
+}

@@ -1,0 +1,59 @@
+package harness
+
+import (
+	"time"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+func workerKilled() Scenario {
+	w := plainWorkload()
+	w.requests = 60
+	return Scenario{
+		ID: "worker-killed", Title: "Prefill is killed in mid-transfer and started again",
+		Why:      "A dead peer's writes may still be on their way, and the worker that comes back under the same address is another one: it knows nothing of the earlier one's handoffs.",
+		Modes:    bothModes,
+		Branches: []string{"a worker died with a transfer open", "the new incarnation served a request", "decode gave its blocks back"},
+		plans: map[string]string{
+			"push": "rules:" + crash("w", "prefill"),
+			"pull": "rules:" + crash("r", "decode"),
+		},
+		limits:   adapters.Limits{PeerTimeout: 250 * time.Millisecond, HandoffTimeout: time.Second, Lease: 400 * time.Millisecond},
+		workload: w,
+		reach: map[string]func(*recorded) bool{
+			"a worker died with a transfer open":   diedInTransfer,
+			"the new incarnation served a request": secondIncarnation,
+			"decode gave its blocks back":          freedFor("peer_lost"),
+		},
+	}
+}
+
+// crash holds one transfer and kills prefill under it.
+func crash(access, from string) string {
+	return `
+  - name: hold-the-transfer-that-dies
+    when: {access: ` + access + `, pool: kv, from: ` + from + `, nth: 20}
+    do: hold
+    until: {event: free, same: handoff}
+    limit: 700ms
+  - name: crash
+    when: {event: fault, after: {fault: hold-the-transfer-that-dies}}
+    do: kill
+    worker: prefill
+    restart_after: 60ms
+`
+}
+
+func diedInTransfer(r *recorded) bool {
+	return r.any(func(e *spec.Event) bool {
+		end := r.ends[e.Access]
+		return e.K == spec.KindBegin && e.Handoff != "" && (end == nil || end.OK != nil && !*end.OK)
+	})
+}
+
+func secondIncarnation(r *recorded) bool {
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindFinish && e.Src == "prefill-0.1" && (e.Result == spec.OutcomeLength || e.Result == spec.OutcomeOK)
+	})
+}
