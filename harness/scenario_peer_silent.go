@@ -15,8 +15,8 @@ func peerSilent() Scenario {
 		Modes:    bothModes,
 		Branches: []string{"decode gave its blocks back", "prefill was stopped"},
 		plans: map[string]string{
-			"push": "rules:" + silence("w", "prefill"),
-			"pull": "rules:" + silence("r", "decode"),
+			"push": "rules:" + silence("w", "prefill", "decode"),
+			"pull": "rules:" + silence("r", "decode", "prefill"),
 		},
 		limits:   adapters.Limits{PeerTimeout: 200 * time.Millisecond, HandoffTimeout: time.Second, AbortTimeout: 300 * time.Millisecond, Lease: 400 * time.Millisecond},
 		workload: w,
@@ -28,15 +28,15 @@ func peerSilent() Scenario {
 }
 
 // silence holds one transfer and stops prefill's process meanwhile.
-func silence(access, from string) string {
+func silence(access, from, to string) string {
 	return `
   - name: hold-the-transfer-meanwhile
-    when: {access: ` + access + `, pool: kv, from: ` + from + `, nth: 20}
+    when: {access: ` + access + `, pool: kv, from: ` + from + `, nth: 18}
     do: hold
     until: {event: free, why: peer_lost, same: handoff}
     limit: 800ms
   - name: silence
-    when: {event: fault, after: {fault: hold-the-transfer-meanwhile}}
+    when: {event: begin, mode: ` + access + `, pool: kv, from: ` + from + `, to: ` + to + `, nth: 26}
     do: pause
     worker: prefill
     for: 500ms

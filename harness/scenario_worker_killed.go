@@ -16,8 +16,8 @@ func workerKilled() Scenario {
 		Modes:    bothModes,
 		Branches: []string{"a worker died with a transfer open", "the new incarnation served a request", "decode gave its blocks back"},
 		plans: map[string]string{
-			"push": "rules:" + crash("w", "prefill"),
-			"pull": "rules:" + crash("r", "decode"),
+			"push": "rules:" + crash("w", "prefill", "decode"),
+			"pull": "rules:" + crash("r", "decode", "prefill"),
 		},
 		limits:   adapters.Limits{PeerTimeout: 250 * time.Millisecond, HandoffTimeout: time.Second, Lease: 400 * time.Millisecond},
 		workload: w,
@@ -29,16 +29,16 @@ func workerKilled() Scenario {
 	}
 }
 
-// crash holds one transfer and kills prefill under it.
-func crash(access, from string) string {
+// crash holds one transfer and kills prefill under it, some transfers later.
+func crash(access, from, to string) string {
 	return `
   - name: hold-the-transfer-that-dies
-    when: {access: ` + access + `, pool: kv, from: ` + from + `, nth: 20}
+    when: {access: ` + access + `, pool: kv, from: ` + from + `, nth: 18}
     do: hold
     until: {event: free, same: handoff}
     limit: 700ms
   - name: crash
-    when: {event: fault, after: {fault: hold-the-transfer-that-dies}}
+    when: {event: begin, mode: ` + access + `, pool: kv, from: ` + from + `, to: ` + to + `, nth: 26}
     do: kill
     worker: prefill
     restart_after: 60ms

@@ -157,6 +157,7 @@ func (t *transferThreads) move(x *transfer, peer *nicPeer, access string) error 
 	act := t.w.passes(faults.Point{
 		Kind: "access", Name: x.mode, From: string(t.w.cfg.Role), To: string(x.role), Pool: x.pool,
 		Access: access, Handoff: x.flow.handoff, Req: x.flow.req, N: x.chunk,
+		Blocks: spec.MakeBlocks(x.remote...),
 	})
 	if act.Do == faults.Fail || act.Do == faults.Drop {
 		return fmt.Errorf("transfer failed by a fault of the plan")
