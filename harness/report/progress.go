@@ -6,19 +6,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"conform/harness"
 	"conform/spec"
 )
-
-// Step is one report of a run in progress.
-type Step struct {
-	Done, Total int
-	Scenario    string
-	Mode        string
-	Seed        uint64
-	Phase       string
-	Verdict     spec.Verdict
-	Finished    bool
-}
 
 // Progress shows how far a run has come. Its methods belong to one goroutine. A
 // failing writer is ignored: progress is a courtesy, not a result.
@@ -40,7 +30,7 @@ func NewProgress(w io.Writer, tty bool, columns int) *Progress {
 }
 
 // Update shows one step.
-func (p *Progress) Update(s Step) {
+func (p *Progress) Update(s harness.Progress) {
 	line := fmt.Sprintf("[%d/%d] %s", s.Done, s.Total, s.Scenario)
 	if s.Mode != "" {
 		line += " " + s.Mode

@@ -6,14 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"conform/harness"
 	"conform/spec"
 )
 
 func steps(p *Progress) {
-	p.Update(Step{Total: 2, Scenario: "baseline", Mode: "push", Seed: 1, Phase: "starting"})
-	p.Update(Step{Done: 1, Total: 2, Scenario: "baseline", Mode: "push", Seed: 1, Verdict: spec.Pass, Finished: true})
-	p.Update(Step{Done: 1, Total: 2, Scenario: "ack-lost\n", Seed: 2, Phase: "judging"})
-	p.Update(Step{Done: 2, Total: 2, Scenario: "ack-lost\n", Seed: 2, Verdict: spec.Fail, Finished: true})
+	p.Update(harness.Progress{Total: 2, Scenario: "baseline", Mode: "push", Seed: 1, Phase: "starting"})
+	p.Update(harness.Progress{Done: 1, Total: 2, Scenario: "baseline", Mode: "push", Seed: 1, Verdict: spec.Pass, Finished: true})
+	p.Update(harness.Progress{Done: 1, Total: 2, Scenario: "ack-lost\n", Seed: 2, Phase: "judging"})
+	p.Update(harness.Progress{Done: 2, Total: 2, Scenario: "ack-lost\n", Seed: 2, Verdict: spec.Fail, Finished: true})
 }
 
 func TestProgressOfAFile(t *testing.T) {
@@ -29,7 +30,7 @@ func TestProgressOfATerminal(t *testing.T) {
 	var b bytes.Buffer
 	p := NewProgress(&b, true, 0)
 	steps(p)
-	p.Update(Step{Done: 2, Total: 2, Scenario: "x", Phase: "y"})
+	p.Update(harness.Progress{Done: 2, Total: 2, Scenario: "x", Phase: "y"})
 	p.Clear()
 	p.Clear()
 	require.Equal(t, "\r[0/2] baseline push seed 1: starting\x1b[K"+
@@ -43,7 +44,7 @@ func TestProgressFitsTheTerminal(t *testing.T) {
 	for _, columns := range []int{1, 2, 10, 20} {
 		var b bytes.Buffer
 		p := NewProgress(&b, true, columns)
-		p.Update(Step{Done: 1, Total: 2, Scenario: "cancel-during-transfer", Mode: "push", Phase: "draining"})
+		p.Update(harness.Progress{Done: 1, Total: 2, Scenario: "cancel-during-transfer", Mode: "push", Phase: "draining"})
 		line := bytes.TrimSuffix(bytes.TrimPrefix(b.Bytes(), []byte("\r")), []byte("\x1b[K"))
 		require.LessOrEqual(t, len([]rune(string(line))), max(columns-1, 1))
 	}

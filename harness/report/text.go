@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"conform/harness"
@@ -189,25 +188,30 @@ func traceRules(r *check.Result) []ruleRow {
 func notReached(p *page, r *harness.RunResult) {
 	var lines []string
 	for _, sc := range r.Scenarios {
-		var why []string
-		for _, b := range sc.Branches {
-			if !b.Reached {
-				why = append(why, fmt.Sprintf("never reached %q", b.Name))
-			}
-		}
-		for _, f := range sc.Faults {
-			if f.Fired == 0 {
-				why = append(why, fmt.Sprintf("fault rule %q (%s) never fired", f.Rule, f.Do))
-			}
-		}
-		if sc.Why != "" {
-			why = append(why, sc.Why)
-		}
-		if len(why) > 0 {
-			lines = append(lines, place(&sc)+": "+strings.Join(slices.Compact(why), "; "))
+		if why := missed(&sc); why != "" {
+			lines = append(lines, place(&sc)+": "+why)
 		}
 	}
 	p.list("what the run did not show", limit(lines, maxLines))
+}
+
+// missed says what a scenario was for and did not show, "" if nothing.
+func missed(sc *harness.ScenarioResult) string {
+	if sc.Why != "" {
+		return sc.Why
+	}
+	var why []string
+	for _, b := range sc.Branches {
+		if !b.Reached {
+			why = append(why, fmt.Sprintf("never reached %q", b.Name))
+		}
+	}
+	for _, f := range sc.Faults {
+		if f.Fired == 0 {
+			why = append(why, fmt.Sprintf("fault rule %q (%s) never fired", f.Rule, f.Do))
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 func closing(p *page, r *harness.RunResult, groups []group, o Options) {

@@ -1,0 +1,116 @@
+package harness
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/adapters"
+	"conform/faults"
+)
+
+func TestEveryScenarioIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Scenarios() {
+		require.False(t, seen[s.ID], "%s twice", s.ID)
+		seen[s.ID] = true
+		require.NotEmpty(t, s.Title, s.ID)
+		require.NotEmpty(t, s.Why, s.ID)
+		require.NotEmpty(t, s.Modes, s.ID)
+		used := map[string]bool{}
+		for _, mode := range s.Modes {
+			require.NotEmpty(t, s.BranchesOf(mode), "%s exists for nothing in mode %s", s.ID, mode)
+			for _, b := range s.BranchesOf(mode) {
+				require.Contains(t, s.reach, b, s.ID)
+				used[b] = true
+			}
+			if text := s.Plan(mode); text != "" {
+				_, err := faults.ParsePlan(s.ID, []byte(text))
+				require.NoError(t, err, "%s in mode %s", s.ID, mode)
+			}
+		}
+		for b := range s.reach {
+			require.True(t, used[b], "%s: nobody asks for the branch %q", s.ID, b)
+		}
+		for rule := range s.workload.onFault {
+			require.Contains(t, s.plans[s.Modes[0]]+s.plans[s.Modes[len(s.Modes)-1]], rule, s.ID)
+		}
+	}
+}
+
+func TestEveryDefectNamesScenariosThatExist(t *testing.T) {
+	for _, d := range Defects() {
+		for _, id := range d.Scenarios {
+			s, ok := ScenarioByID(id)
+			require.True(t, ok, "%s names %s", d.Name, id)
+			if d.Mode != "" {
+				require.Contains(t, s.Modes, d.Mode, "%s in %s", d.Name, id)
+			}
+		}
+	}
+}
+
+func TestBadConfigurationsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	full := filepath.Join(dir, "full")
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "sub"), 0o755))
+	plan := filepath.Join(dir, "plan.yaml")
+	require.NoError(t, os.WriteFile(plan, []byte("rules:\n  - name: x\n    wen: {signal: ABORT}\n    do: drop\n"), 0o600))
+
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"adapter":   {Config{Adapter: "sglan"}, "--adapter: unknown adapter"},
+		"mode":      {Config{Modes: []string{"shove"}}, "--mode: unknown mode"},
+		"scenario":  {Config{Scenarios: []string{"base-line"}}, `did you mean "baseline"`},
+		"defect":    {Config{Defect: "doubel-release"}, `did you mean "double-release"`},
+		"no match":  {Config{Scenarios: []string{"lease-expiry"}, Modes: []string{"push"}}, "no scenario that was asked for applies"},
+		"env":       {Config{Env: []string{"NOVALUE"}}, "--env"},
+		"args":      {Config{EngineArgs: []string{"--x"}}, "--engine-arg"},
+		"jobs":      {Config{Jobs: 1000}, "--jobs"},
+		"plan":      {Config{Plan: filepath.Join(dir, "none.yaml")}, "can't read the plan"},
+		"plan file": {Config{Plan: plan}, "plan.yaml:3:5"},
+		"out full":  {Config{OutDir: full, Scenarios: []string{"baseline"}}, "is not empty"},
+		"out file":  {Config{OutDir: filepath.Join(file, "sub"), Scenarios: []string{"baseline"}}, "can't make the folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Run(t.Context(), c.cfg)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 3, "something was written")
+}
+
+func TestDrawIsAFunctionOfTheSeed(t *testing.T) {
+	w := plainWorkload()
+	w.abortEvery, w.leaveEvery, w.tooLongEvery = 4, 5, 7
+	w.cancelAfter = [2]time.Duration{time.Millisecond, 5 * time.Millisecond}
+	limits := adapters.Limits{PrefillTokens: 128, DecodeTokens: 256}
+	require.Equal(t, w.draw(3, limits), w.draw(3, limits))
+	require.NotEqual(t, w.draw(3, limits), w.draw(4, limits))
+	tooLong, boundary := 0, 0
+	for _, q := range w.draw(3, limits) {
+		if len(q.prompt) > limits.PrefillTokens {
+			tooLong++
+		}
+		if r := len(q.prompt) % 8; r == 0 || r == 1 || r == 7 {
+			boundary++
+		}
+	}
+	require.Positive(t, tooLong)
+	require.Positive(t, boundary)
+}
+
+func TestNearSuggestsOnlyWhatIsNear(t *testing.T) {
+	require.Contains(t, near("baselin", []string{"baseline", "ack-lost"}), "baseline")
+	require.Empty(t, near("something-else", []string{"baseline", "ack-lost"}))
+	require.Equal(t, 3, distance("kitten", "sitting"))
+}

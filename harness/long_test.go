@@ -1,0 +1,171 @@
+//go:build long
+
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/adapters/reference"
+	"conform/spec"
+	"conform/spec/check"
+	"conform/traces"
+)
+
+// The long trials show what a single run can't. CI runs them with
+// go test -tags long -run Long ./harness/; the numbers of trials can be lowered
+// by the environment for a quick look.
+func trials(t *testing.T, name string, n int) int {
+	t.Helper()
+	if s := os.Getenv(name); s != "" {
+		v, err := strconv.Atoi(s)
+		require.NoError(t, err, name)
+		return v
+	}
+	return n
+}
+
+func seeds(n int) []uint64 {
+	s := make([]uint64, n)
+	for i := range s {
+		s[i] = uint64(i + 1)
+	}
+	return s
+}
+
+// TestLongCorrectStackPasses: the correct stack passes every scenario of each
+// mode, 50 of 50 seeds.
+func TestLongCorrectStackPasses(t *testing.T) {
+	n := trials(t, "CONFORM_LONG_SEEDS", 50)
+	for _, mode := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "run")
+			res, err := Run(t.Context(), Config{Modes: []string{mode}, Seeds: seeds(n), OutDir: out, Jobs: 4})
+			require.NoError(t, err)
+			passed := 0
+			for _, s := range res.Scenarios {
+				if s.Verdict == spec.Pass {
+					passed++
+					continue
+				}
+				t.Errorf("%s seed %d: %v: %s%s", s.ID, s.Seed, s.Verdict, s.Why, firstFindings(s))
+			}
+			t.Logf("%s: %d of %d scenario runs passed, %d seeds, %.0f s", mode, passed, len(res.Scenarios), n, res.Seconds)
+		})
+	}
+}
+
+func firstFindings(s ScenarioResult) string {
+	text := ""
+	for _, r := range s.Rules {
+		if r.Verdict > spec.Pass {
+			text += fmt.Sprintf("\n  %s %v", r.ID, r.Verdict)
+			for _, f := range r.Findings[:min(2, len(r.Findings))] {
+				text += "\n    " + f.Text
+			}
+		}
+	}
+	return text
+}
+
+// TestLongDefectsAreFound: each defect is found by its rule in a scenario that
+// forces it, 20 of 20 seeds, in each mode that it has.
+func TestLongDefectsAreFound(t *testing.T) {
+	n := trials(t, "CONFORM_LONG_DEFECT_SEEDS", 20)
+	for _, d := range reference.Defects() {
+		t.Run(d.Name, func(t *testing.T) {
+			scenario, _ := ScenarioByID(d.Scenarios[0])
+			modes := scenario.Modes
+			if d.Mode != "" {
+				modes = []string{d.Mode}
+			}
+			out := filepath.Join(t.TempDir(), "run")
+			res, err := Run(t.Context(), Config{
+				Defect: d.Name, Scenarios: d.Scenarios[:1], Modes: modes, Seeds: seeds(n), OutDir: out, Jobs: 4,
+			})
+			require.NoError(t, err)
+			found := 0
+			for _, s := range res.Scenarios {
+				if s.Verdict != spec.Fail && s.Verdict != spec.Unproven {
+					t.Errorf("%s %s seed %d: verdict %v: %s", s.ID, s.Mode, s.Seed, s.Verdict, s.Why)
+				} else if !hasFinding(s, d.Rules[0]) {
+					t.Errorf("%s %s seed %d: no finding of %s%s", s.ID, s.Mode, s.Seed, d.Rules[0], firstFindings(s))
+				} else {
+					found++
+				}
+			}
+			t.Logf("%s: found by %s in %d of %d runs", d.Name, d.Rules[0], found, len(res.Scenarios))
+		})
+	}
+}
+
+func hasFinding(s ScenarioResult, id spec.RuleID) bool {
+	for _, r := range s.Rules {
+		if r.ID == id {
+			return len(r.Findings) > 0
+		}
+	}
+	return false
+}
+
+// TestLongKilledRunIsStillJudged: a run that is killed at a random moment leaves
+// traces that are judged, inconclusive, 20 of 20 times.
+func TestLongKilledRunIsStillJudged(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "conform")
+	build := exec.Command("go", "build", "-o", bin, "conform/cmd/conform")
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, string(text))
+	for i := range trials(t, "CONFORM_LONG_KILLS", 20) {
+		out := filepath.Join(t.TempDir(), "run")
+		cmd := exec.Command(bin, "run", "--scenario", "cancel-during-transfer", "--jobs", "1", "--seed", strconv.Itoa(i+1), "--out", out)
+		require.NoError(t, cmd.Start())
+		// Deterministic, spread over the whole run; the first moment is once there is a trace.
+		require.Eventually(t, func() bool {
+			m, _ := filepath.Glob(filepath.Join(out, "*", "events", "prefill-0.jsonl.zst"))
+			return len(m) > 0
+		}, 20*time.Second, 2*time.Millisecond)
+		time.Sleep(time.Duration(i*i) * time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		dirs, err := filepath.Glob(filepath.Join(out, "*", "manifest.json"))
+		require.NoError(t, err)
+		require.NotEmpty(t, dirs)
+		last := filepath.Dir(dirs[len(dirs)-1])
+		awaitQuiet(t, last)
+		tr, err := traces.Read(last, nil)
+		require.NoError(t, err, "kill %d", i)
+		res, err := check.Judge(t.Context(), tr, check.Options{})
+		require.NoError(t, err, "kill %d", i)
+		require.Equal(t, spec.Inconclusive, res.Verdict, "kill %d: %v", i, res.Notes)
+		require.NotEmpty(t, res.Notes, "kill %d: nothing says where the trace ends", i)
+	}
+}
+
+// awaitQuiet waits until no orphan writes the trace any more.
+func awaitQuiet(t *testing.T, dir string) {
+	t.Helper()
+	size := func() (n int64) {
+		files, err := filepath.Glob(filepath.Join(dir, "events", "*"))
+		require.NoError(t, err)
+		for _, f := range files {
+			if st, err := os.Stat(f); err == nil {
+				n += st.Size()
+			}
+		}
+		return n
+	}
+	last, since := size(), time.Now()
+	for time.Since(since) < 300*time.Millisecond {
+		time.Sleep(20 * time.Millisecond)
+		if n := size(); n != last {
+			last, since = n, time.Now()
+		}
+	}
+}
