@@ -1,6 +1,24 @@
 package faults
 
-import "net/http"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+)
+
+const (
+	maxRequestBytes = 32 << 20
+	copyWithin      = time.Minute // a duplicated request's own time
+	headersWithin   = 30 * time.Second
+)
 
 // HTTPProxyOptions say where a proxy stands.
 type HTTPProxyOptions struct {
@@ -9,21 +27,179 @@ type HTTPProxyOptions struct {
 	From, To string // worker roles or ids of the two ends
 	Engine   *Engine
 	// Decode adds what the request says about itself (its Req, say). Kind, Name,
-	// From and To are filled in where it leaves them empty. It may be nil.
+	// From and To are filled in where it leaves them empty. It may be nil. It must
+	// neither read r.Body nor keep body.
 	Decode func(r *http.Request, body []byte) Point
 }
 
-// HTTPProxy stands between HTTP clients and one server.
-type HTTPProxy struct{}
+// HTTPProxy stands between HTTP clients and one server. Answers stream through
+// chunk by chunk. A client that goes away is gone for the server at once; a
+// server that is dead is dead for the client: its connection is closed, and no
+// answer of the proxy's own stands in for one.
+//
+// Requests of more than 32 MiB are refused with status 413.
+type HTTPProxy struct {
+	opt    HTTPProxyOptions
+	ln     net.Listener
+	own    *owner
+	server *http.Server
+	proxy  *httputil.ReverseProxy
+	client *http.Transport
 
-// NewHTTPProxy starts a proxy.
-func NewHTTPProxy(opt HTTPProxyOptions) (*HTTPProxy, error) { return &HTTPProxy{}, nil }
+	mu       sync.Mutex
+	upstream string
+}
+
+// NewHTTPProxy starts a proxy. It must be closed.
+func NewHTTPProxy(opt HTTPProxyOptions) (*HTTPProxy, error) {
+	if opt.Engine == nil {
+		return nil, errors.New("faults: an HTTP proxy needs an engine")
+	}
+	if opt.Listen == "" {
+		opt.Listen = defaultListen
+	}
+	ln, err := net.Listen("tcp", opt.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("faults: HTTP proxy: %w", err)
+	}
+	p := &HTTPProxy{opt: opt, ln: ln, own: newOwner(), upstream: opt.Upstream}
+	quiet := log.New(io.Discard, "", 0)
+	p.client = &http.Transport{
+		DialContext: (&net.Dialer{Timeout: dialWithin}).DialContext,
+		// A kept connection could belong to a worker's earlier life, and would
+		// fail a request that the new one could serve.
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+	}
+	p.proxy = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", p.target()
+			r.Out.Host = r.In.Host
+		},
+		Transport: p.client, FlushInterval: -1, ErrorLog: quiet,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	p.server = &http.Server{
+		Handler: http.HandlerFunc(p.handle), ErrorLog: quiet, ReadHeaderTimeout: headersWithin,
+		BaseContext: func(net.Listener) context.Context { return p.own.ctx },
+	}
+	p.own.spawn(func() { _ = p.server.Serve(ln) })
+	return p, nil
+}
 
 // Addr is the host:port that clients connect to.
-func (p *HTTPProxy) Addr() string { return "" }
+func (p *HTTPProxy) Addr() string { return p.ln.Addr().String() }
 
 // SetUpstream changes where new requests go.
-func (p *HTTPProxy) SetUpstream(addr string) {}
+func (p *HTTPProxy) SetUpstream(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = addr
+}
+
+func (p *HTTPProxy) target() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upstream
+}
 
 // Close ends every request and waits for the proxy's goroutines.
-func (p *HTTPProxy) Close() error { return nil }
+func (p *HTTPProxy) Close() error {
+	p.own.shut()
+	err := p.server.Close()
+	p.own.wait()
+	p.client.CloseIdleConnections()
+	if err != nil {
+		return fmt.Errorf("faults: HTTP proxy: %w", err)
+	}
+	return nil
+}
+
+// handle serves one request. Its panics are [http.ErrAbortHandler]: the way to
+// make net/http close the connection without an answer.
+func (p *HTTPProxy) handle(w http.ResponseWriter, r *http.Request) {
+	leave, ok := p.own.enter()
+	if !ok {
+		panic(http.ErrAbortHandler)
+	}
+	defer leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		http.Error(w, "the request is larger than the fault proxy takes", http.StatusRequestEntityTooLarge)
+		return
+	case err != nil:
+		panic(http.ErrAbortHandler)
+	}
+	action := p.opt.Engine.Pass(r.Context(), p.point(r, body))
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // the client has gone meanwhile
+	}
+	switch action.Do {
+	case Drop:
+		panic(http.ErrAbortHandler)
+	case Fail:
+		http.Error(w, "a fault of the plan", http.StatusServiceUnavailable)
+		return
+	case Duplicate:
+		p.own.spawn(p.copies(r, body, action))
+	case Forward:
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	p.proxy.ServeHTTP(w, r)
+}
+
+func (p *HTTPProxy) point(r *http.Request, body []byte) Point {
+	var pt Point
+	if p.opt.Decode != nil {
+		pt = p.opt.Decode(r, body)
+	}
+	pt.Kind = KindHTTP
+	for _, f := range [...]struct {
+		dst *string
+		to  string
+	}{
+		{&pt.Name, r.Method + " " + r.URL.Path}, {&pt.From, p.opt.From}, {&pt.To, p.opt.To},
+	} {
+		if *f.dst == "" {
+			*f.dst = f.to
+		}
+	}
+	return pt
+}
+
+// copies makes what sends a request again, as a client's retry would, and
+// throws the answers away.
+func (p *HTTPProxy) copies(r *http.Request, body []byte, a Action) func() {
+	ctx, header := p.own.ctx, r.Header.Clone()
+	method, uri, host := r.Method, r.URL.RequestURI(), r.Host
+	return func() {
+		if a.After > 0 {
+			select {
+			case <-p.opt.Engine.clock.After(a.After):
+			case <-ctx.Done():
+				return
+			}
+		}
+		for range a.Copies {
+			p.again(ctx, method, uri, host, header, body)
+		}
+	}
+}
+
+func (p *HTTPProxy) again(ctx context.Context, method, uri, host string, header http.Header, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, copyWithin)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+p.target()+uri, bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	r.Header, r.Host = header.Clone(), host
+	answer, err := p.client.RoundTrip(r)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+}
