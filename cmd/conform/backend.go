@@ -3,78 +3,54 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 
+	"conform/adapters/reference"
 	"conform/harness"
-	"conform/harness/report"
-	"conform/spec"
 	"conform/spec/check"
+	"conform/traces"
 )
 
-// TODO until the harness has landed: its types, as agreed.
-type runConfig struct {
-	Adapter    string
-	Modes      []string
-	Scenarios  []string
-	Defect     string
-	Plan       string
-	Seeds      []uint64
-	OutDir     string
-	Jobs       int
-	Env        []string
-	EngineArgs []string
-	Progress   func(report.Step)
-}
+// workerMain runs this process as a worker of a stack, if that is what it was
+// started for, and reports whether it did.
+func workerMain() bool { return reference.Main() }
 
-type scenarioInfo struct {
-	ID, Title, Why string
-	Modes          []string
-	Branches       []string
-	Plan           string
-}
-
-type defectInfo struct {
-	Name, Title string
-	Rules       []spec.RuleID
-	Scenarios   []string
-	Mode        string
-	Issues      []string
-	Cause, Harm string
-}
-
-type adapterInfo struct {
-	Name, Title string
-	Modes       []string
-	Level       spec.Level
-}
-
-type machineCheck struct {
-	Name  string
-	OK    bool
-	Found string
-	Try   string
-}
-
-// backend is what the commands call. Tests put failures in its place that the
-// real one would have to be broken for.
+// backend is what the commands call that can fail or takes long. Tests put
+// failures in its place that the real one would have to be broken for.
 type backend struct {
-	run       func(context.Context, runConfig) (*harness.RunResult, error)
-	dryRun    func(runConfig) (string, error)
-	check     func(ctx context.Context, path string, stdin io.Reader) (*check.Result, error)
-	scenarios func() []scenarioInfo
-	defects   func() []defectInfo
-	adapters  func() []adapterInfo
-	doctor    func(context.Context) []machineCheck
+	run    func(context.Context, harness.Config) (*harness.RunResult, error)
+	dryRun func(harness.Config) (string, error)
+	check  func(ctx context.Context, path string, stdin io.Reader) (*check.Result, error)
+	doctor func(context.Context) []harness.Check
 }
 
-func realBackend() backend { return backend{} }
+func realBackend() backend {
+	return backend{run: harness.Run, dryRun: harness.DryRun, check: checkTrace, doctor: harness.Doctor}
+}
 
-func workerMain() bool { return false }
+// checkTrace reads a trace and judges it.
+func checkTrace(ctx context.Context, path string, stdin io.Reader) (*check.Result, error) {
+	trace, err := traces.Read(path, stdin)
+	if err != nil {
+		return nil, unreadableTrace(path, err)
+	}
+	result, err := check.Judge(ctx, trace, check.Options{})
+	if err != nil {
+		return nil, inTrace(path, err)
+	}
+	return result, nil
+}
 
-func knownFailure(error) *failure { return nil }
-
-// TODO until spec.Transitions has landed.
-func writeTransitions(io.Writer) error { return nil }
-
-func transitionsPage() string { return "" }
-
-func specAllJSON(io.Writer) error { return nil }
+// within is where a file that a reader names by its base name lies.
+func within(path, base string) string {
+	switch info, err := os.Stat(path); {
+	case path == "-" || base == "" || err != nil:
+		return base
+	case !info.IsDir():
+		return path
+	case base == "manifest.json":
+		return filepath.Join(path, base)
+	}
+	return filepath.Join(path, "events", base)
+}

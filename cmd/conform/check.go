@@ -13,7 +13,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Judge a saved trace",
 		Long: `Judge a saved trace: a run directory, a .jsonl or .jsonl.zst file, or - for
 standard input. Starts nothing and needs no engine.`,
-		Args: exactly(1, "one trace: a run directory, a .jsonl or .jsonl.zst file, or -"),
+		Args: exactly(1, "one trace: "+traceWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := a.backend.check(cmd.Context(), args[0], a.stdin)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"conform/faults"
+	"conform/harness"
 	"conform/spec"
 )
 
@@ -25,7 +26,7 @@ func (a *app) docsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   exactly(1, "one folder"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			for name, page := range a.pages() {
+			for name, page := range pages() {
 				path := filepath.Join(args[0], name)
 				if err := os.WriteFile(path, page, 0o644); err != nil {
 					return unreadable(path, "a folder that can be written to", err)
@@ -37,11 +38,11 @@ func (a *app) docsCommand() *cobra.Command {
 }
 
 // pages are the reference pages by file name.
-func (a *app) pages() map[string][]byte {
+func pages() map[string][]byte {
 	return map[string][]byte{
 		"rules.md":     rulesPage(),
-		"scenarios.md": a.scenariosPage(),
-		"defects.md":   a.defectsPage(),
+		"scenarios.md": scenariosPage(),
+		"defects.md":   defectsPage(),
 		"faults.md":    faultsPage(),
 	}
 }
@@ -73,33 +74,39 @@ func ruleTrace(b *bytes.Buffer, title string, read func() ([]byte, error)) {
 	fmt.Fprintf(b, "\n%s:\n\n```json\n%s\n```\n", title, bytes.TrimRight(trace, "\n"))
 }
 
-func (a *app) scenariosPage() []byte {
+func scenariosPage() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Scenarios\n\n" + generated)
 	b.WriteString("A scenario is a workload, a fault plan, and the branches that it exists for: a run that does not reach\n" +
 		"one of them is inconclusive, whatever else it shows. Run one with `conform run --scenario ID`.\n")
-	for _, s := range a.backend.scenarios() {
+	for _, s := range harness.Scenarios() {
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", s.ID, strings.TrimSuffix(s.Title, "."), s.Why)
 		fmt.Fprintf(&b, "Modes: %s.\n", strings.Join(s.Modes, ", "))
-		if len(s.Branches) > 0 {
-			b.WriteString("\nMust be reached:\n\n")
-			for _, br := range s.Branches {
-				fmt.Fprintf(&b, "- %s\n", br)
-			}
-		}
-		if s.Plan != "" {
-			fmt.Fprintf(&b, "\nPlan:\n\n```yaml\n%s\n```\n", strings.TrimSpace(s.Plan))
+		for _, mode := range s.Modes {
+			scenarioMode(&b, s, mode)
 		}
 	}
 	return b.Bytes()
 }
 
-func (a *app) defectsPage() []byte {
+func scenarioMode(b *bytes.Buffer, s harness.Scenario, mode string) {
+	if branches := s.BranchesOf(mode); len(branches) > 0 {
+		fmt.Fprintf(b, "\nIn mode %s it must have been seen that:\n\n", mode)
+		for _, br := range branches {
+			fmt.Fprintf(b, "- %s\n", br)
+		}
+	}
+	if plan := strings.TrimSpace(s.Plan(mode)); plan != "" {
+		fmt.Fprintf(b, "\nPlan in mode %s:\n\n```yaml\n%s\n```\n", mode, plan)
+	}
+}
+
+func defectsPage() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Defects\n\n" + generated)
 	b.WriteString("Each defect is a class of bugs that public engines really had, switched on in the reference stack with\n" +
 		"`conform run --defect NAME`. The run must find it: by the first rule that is named, or a later one.\n")
-	for _, d := range a.backend.defects() {
+	for _, d := range harness.Defects() {
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", d.Name, strings.TrimSuffix(d.Title, "."), d.Cause)
 		fmt.Fprintf(&b, "Harm: %s\n\n", d.Harm)
 		fmt.Fprintf(&b, "- Rules: %s\n", strings.ReplaceAll(joinRules(d.Rules), ",", ", "))

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -18,27 +19,19 @@ func (a *app) doctorCommand() *cobra.Command {
 found, and what to do where it is not enough. Exit status 4 if one failed.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := a.backend.doctor(cmd.Context())
-			for _, c := range checks {
-				if !c.OK {
-					a.status = statusHarness
+			found := doctorReport{OK: true}
+			for _, c := range a.backend.doctor(cmd.Context()) {
+				found.Checks = append(found.Checks, doctorCheck(c))
+				if !c.OK && c.Optional == "" {
+					found.OK, a.status = false, statusHarness
 				}
 			}
 			if format == formatJSON {
 				e := json.NewEncoder(a.stdout)
 				e.SetIndent("", "  ")
-				return e.Encode(doctorReport{OK: a.status == 0, Checks: checks})
+				return e.Encode(found)
 			}
-			for _, c := range checks {
-				word := "ok"
-				if !c.OK {
-					word = "NOT OK"
-				}
-				fmt.Fprintf(a.stdout, "%-7s %-22s %s\n", word, report.Clean(c.Name), report.Clean(c.Found))
-				if !c.OK && c.Try != "" {
-					fmt.Fprintf(a.stdout, "%-7s %-22s %s\n", "", "", "try: "+report.Clean(c.Try))
-				}
-			}
+			found.text(a.stdout)
 			return nil
 		},
 	}
@@ -46,7 +39,36 @@ found, and what to do where it is not enough. Exit status 4 if one failed.`,
 	return cmd
 }
 
+// doctorReport is what conform doctor found.
 type doctorReport struct {
-	OK     bool           `json:"ok"`
-	Checks []machineCheck `json:"checks"`
+	OK     bool          `json:"ok"`
+	Checks []doctorCheck `json:"checks"`
+}
+
+// doctorCheck is a harness.Check with names for programs.
+type doctorCheck struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Found    string `json:"found"`
+	Try      string `json:"try,omitempty"`
+	Optional string `json:"optional,omitempty"`
+}
+
+func (r doctorReport) text(w io.Writer) {
+	for _, c := range r.Checks {
+		word, more := "ok", ""
+		switch {
+		case c.OK:
+		case c.Optional != "":
+			word, more = "-", "; "+c.Optional
+		default:
+			word, more = "NOT OK", "; try: "+c.Try
+		}
+		fmt.Fprintf(w, "%-7s %-18s %s\n", word, report.Clean(c.Name), report.Clean(c.Found+more))
+	}
+	if r.OK {
+		fmt.Fprintln(w, "this machine is ready")
+		return
+	}
+	fmt.Fprintln(w, "this machine is NOT ready")
 }

@@ -5,9 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"conform/faults"
+	"conform/harness"
+	"conform/harness/report"
+	"conform/spec/check"
+	"conform/traces"
 )
 
 // Exit statuses that no verdict gives.
@@ -20,7 +27,8 @@ const (
 // where, what was expected, what to do.
 type failure struct {
 	status       int
-	file         string // where, "" if it is nowhere in a file
+	place        string // where, for a person: the path, or an option; "" if it is nowhere
+	file         string // where, for a program: the base name of the file
 	line, column int    // from 1, 0 if unknown
 	found        string
 	expected     string
@@ -30,8 +38,8 @@ type failure struct {
 
 func (f *failure) Error() string {
 	var b strings.Builder
-	if f.file != "" {
-		b.WriteString(f.file)
+	if f.place != "" {
+		b.WriteString(f.place)
 		for _, n := range []int{f.line, f.column} {
 			if n > 0 {
 				fmt.Fprintf(&b, ":%d", n)
@@ -56,13 +64,24 @@ func usage(found, expected, try string) *failure {
 	return &failure{status: statusUsage, found: found, expected: expected, try: try}
 }
 
+// json is the failure for a program.
+func (f *failure) json() report.Failure {
+	return report.Failure{File: f.file, Line: f.line, Found: f.found, Expected: f.expected}
+}
+
 // asFailure finds out what an error of any package means for the user.
 func asFailure(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	if f := knownFailure(err); f != nil {
-		return f
+	if e, ok := errors.AsType[*harness.UsageError](err); ok {
+		return &failure{status: statusUsage, place: e.Where, found: e.What, expected: e.Expected, try: e.Try, err: err}
+	}
+	if e, ok := errors.AsType[*faults.PlanError](err); ok {
+		return &failure{
+			status: statusUsage, place: e.File, file: filepath.Base(e.File), line: e.Line, column: e.Column,
+			found: e.Found, expected: e.Expected, try: "docs/fault-plans.md tells how plans are written", err: err,
+		}
 	}
 	if errors.Is(err, context.Canceled) {
 		return &failure{status: statusHarness, found: "interrupted before there was a result", err: err}
@@ -70,13 +89,49 @@ func asFailure(err error) *failure {
 	return &failure{status: statusHarness, found: err.Error(), try: "conform doctor tells whether this machine is ready", err: err}
 }
 
-// unreadable is the failure to read a file that the user named.
-func unreadable(path, expected string, err error) *failure {
-	found := err.Error()
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		found = "cannot be read: " + pe.Err.Error()
+// inTrace is the failure of a trace that is not what the format allows. Where the
+// trace is not to blame, it is err itself.
+func inTrace(path string, err error) error {
+	f := &failure{status: statusUsage, err: err}
+	if e, ok := errors.AsType[*traces.BadInput](err); ok {
+		f.file, f.line, f.found, f.expected = e.File, e.Line, e.Found, e.Expected
+	} else if e, ok := errors.AsType[*check.BadTrace](err); ok {
+		f.file, f.line, f.found, f.expected = e.Pos.File, e.Pos.Line, e.Found, e.Expected
+	} else {
+		return err
 	}
-	return &failure{status: statusUsage, file: path, found: found, expected: expected, err: err}
+	f.place = within(path, f.file)
+	return f
+}
+
+// traceWords says what a trace may be.
+const traceWords = "a run directory, a .jsonl or .jsonl.zst file, or -"
+
+// unreadableTrace is the failure to read a trace.
+func unreadableTrace(path string, err error) error {
+	if f, ok := errors.AsType[*failure](inTrace(path, err)); ok {
+		return f
+	}
+	f := unreadable(path, traceWords, err)
+	if runs, _ := filepath.Glob(filepath.Join(path, "*", "manifest.json")); len(runs) > 0 && errors.Is(err, fs.ErrNotExist) {
+		f.found = fmt.Sprintf("a folder of %d run directories, not one itself", len(runs))
+		f.try = "name one, such as " + filepath.Dir(runs[0])
+	}
+	return f
+}
+
+// unreadable is the failure to read or write a file that the user named.
+func unreadable(path, expected string, err error) *failure {
+	f := &failure{
+		status: statusUsage, place: path, file: filepath.Base(path), found: err.Error(), expected: expected, err: err,
+	}
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		f.found = fmt.Sprintf("can't %s it: %v", pe.Op, pe.Err)
+		if pe.Path != path {
+			f.found = fmt.Sprintf("can't %s %s: %v", pe.Op, pe.Path, pe.Err)
+		}
+	}
+	return f
 }
 
 // flagFailure puts the flag parser's errors into words.

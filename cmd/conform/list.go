@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"conform/faults"
+	"conform/harness"
 	"conform/harness/report"
 	"conform/spec"
 )
@@ -19,7 +19,7 @@ import (
 type listing struct {
 	name, short string
 	head        []string
-	rows        func(a *app) [][]string
+	rows        func() [][]string
 }
 
 // listings are the registries. The columns of a row are those of head; in JSON
@@ -53,9 +53,9 @@ func (a *app) listCommand() *cobra.Command {
 			Use: l.name, Short: "List " + l.short, Args: noArgs,
 			RunE: func(*cobra.Command, []string) error {
 				if format == formatJSON {
-					return listJSON(a.stdout, l.head, l.rows(a))
+					return listJSON(a.stdout, l.head, l.rows())
 				}
-				return listText(a.stdout, l.head, l.rows(a))
+				return listText(a.stdout, l.head, l.rows())
 			},
 		}
 		formatFlag(sub, &format)
@@ -91,25 +91,25 @@ func listJSON(w io.Writer, head []string, rows [][]string) error {
 	return e.Encode(out)
 }
 
-func adapterRows(a *app) [][]string {
+func adapterRows() [][]string {
 	var rows [][]string
-	for _, x := range a.backend.adapters() {
+	for _, x := range harness.Adapters() {
 		rows = append(rows, []string{x.Name, strings.Join(x.Modes, ","), x.Level.String(), x.Title})
 	}
 	return rows
 }
 
-func scenarioRows(a *app) [][]string {
+func scenarioRows() [][]string {
 	var rows [][]string
-	for _, x := range a.backend.scenarios() {
+	for _, x := range harness.Scenarios() {
 		rows = append(rows, []string{x.ID, strings.Join(x.Modes, ","), x.Title})
 	}
 	return rows
 }
 
-func defectRows(a *app) [][]string {
+func defectRows() [][]string {
 	var rows [][]string
-	for _, x := range a.backend.defects() {
+	for _, x := range harness.Defects() {
 		mode := x.Mode
 		if mode == "" {
 			mode = "each"
@@ -119,7 +119,7 @@ func defectRows(a *app) [][]string {
 	return rows
 }
 
-func faultRows(*app) [][]string {
+func faultRows() [][]string {
 	var rows [][]string
 	for _, x := range faults.Registry() {
 		rows = append(rows, []string{x.Name, x.Where, x.Summary})
@@ -127,7 +127,7 @@ func faultRows(*app) [][]string {
 	return rows
 }
 
-func ruleRows(*app) [][]string {
+func ruleRows() [][]string {
 	var rows [][]string
 	for _, r := range spec.Rules() {
 		rows = append(rows, []string{string(r.ID), r.Name, r.Level.String(), judgedWord(r.ID), r.Must})
@@ -148,13 +148,4 @@ func judgedWord(id spec.RuleID) string {
 		return "judged"
 	}
 	return "not judged"
-}
-
-func has(names []string, name string) bool { return slices.Contains(names, name) }
-
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return []string{s}
 }

@@ -75,9 +75,7 @@ func (a *app) main(ctx context.Context, args []string) (status int) {
 func (a *app) fail(f *failure, asJSON bool) int {
 	fmt.Fprintf(a.stderr, "conform: %s\n", report.Clean(f.Error()))
 	if asJSON {
-		_ = report.FailureJSON(a.stdout, report.Failure{
-			File: f.file, Line: f.line, Found: f.found, Expected: f.expected,
-		})
+		_ = report.FailureJSON(a.stdout, f.json())
 	}
 	return f.status
 }

@@ -19,7 +19,7 @@ const maxSeeds = 10_000
 
 // runFlags are the flags of conform run as they were given.
 type runFlags struct {
-	cfg    runConfig
+	cfg    harness.Config
 	modes  []string
 	seed   uint64
 	seeds  string
@@ -56,9 +56,6 @@ correct, in each transfer mode.`,
 }
 
 func (a *app) run(cmd *cobra.Command, f *runFlags) error {
-	if err := a.checkNames(f); err != nil {
-		return err
-	}
 	seeds, err := f.seedList(cmd.Flags().Changed("seed"))
 	if err != nil {
 		return err
@@ -98,7 +95,7 @@ func runStatus(r *harness.RunResult) int {
 	return r.Verdict.ExitStatus()
 }
 
-func (a *app) dryRun(cfg runConfig, format string) error {
+func (a *app) dryRun(cfg harness.Config, format string) error {
 	text, err := a.backend.dryRun(cfg)
 	if err != nil {
 		return err
@@ -110,38 +107,6 @@ func (a *app) dryRun(cfg runConfig, format string) error {
 	}
 	_, err = io.WriteString(a.stdout, strings.TrimSuffix(text, "\n")+"\n")
 	return err
-}
-
-// checkNames refuses names that no registry has, with the nearest that one has.
-func (a *app) checkNames(f *runFlags) error {
-	var adapters, modes, scenarios, defects []string
-	for _, x := range a.backend.adapters() {
-		adapters, modes = append(adapters, x.Name), append(modes, x.Modes...)
-	}
-	for _, x := range a.backend.scenarios() {
-		scenarios = append(scenarios, x.ID)
-	}
-	for _, x := range a.backend.defects() {
-		defects = append(defects, x.Name)
-	}
-	for _, check := range []struct {
-		what  string
-		given []string
-		known []string
-		where string
-	}{
-		{"adapter", []string{f.cfg.Adapter}, adapters, "conform list adapters"},
-		{"mode", f.modes, modes, "conform list adapters"},
-		{"scenario", f.cfg.Scenarios, scenarios, "conform list scenarios"},
-		{"defect", nonEmpty(f.cfg.Defect), defects, "conform list defects"},
-	} {
-		for _, name := range check.given {
-			if !has(check.known, name) {
-				return unknown(check.what, name, check.known, check.where)
-			}
-		}
-	}
-	return nil
 }
 
 // seedList is the seeds that --seed or --seeds ask for.

@@ -122,3 +122,10 @@ func (a *app) specRule(r spec.Rule, format string) error {
 	}
 	return nil
 }
+
+// TODO until spec.Transitions has landed.
+func writeTransitions(w io.Writer) error { _, err := fmt.Fprintln(w, "\nTRANSITIONS"); return err }
+
+func transitionsPage() string { return "" }
+
+func specAllJSON(w io.Writer) error { _, err := fmt.Fprintln(w, `{"transitions":[]}`); return err }

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// traceFormat is the version of TRACE.md that this program reads and writes.
-const traceFormat = 1
+	"conform/harness"
+	"conform/traces"
+)
 
 // build says which program this is.
 type build struct {
@@ -21,13 +21,10 @@ type build struct {
 }
 
 func thisBuild() build {
-	b := build{Version: "(devel)", Go: runtime.Version(), Trace: traceFormat}
+	b := build{Version: harness.Version, Go: runtime.Version(), Trace: traces.SpecVersion}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {

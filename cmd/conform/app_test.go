@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"conform/harness"
+	"conform/spec"
+	"conform/spec/check"
+)
+
+// call is one call of the program within the test.
+type call struct {
+	*app
+	out, errs *bytes.Buffer
+	env       map[string]string
+}
+
+func newCall(b backend) call {
+	c := call{out: &bytes.Buffer{}, errs: &bytes.Buffer{}, env: map[string]string{}}
+	c.app = &app{
+		stdin: strings.NewReader(""), stdout: &pipe{w: c.out}, stderr: &pipe{w: c.errs},
+		getenv:  func(name string) string { return c.env[name] },
+		program: "conform", backend: b,
+	}
+	return c
+}
+
+// fake is a backend whose runs give one result.
+func fake(r *harness.RunResult, err error) backend {
+	b := realBackend()
+	b.run = func(context.Context, harness.Config) (*harness.RunResult, error) { return r, err }
+	return b
+}
+
+func TestExitStatusOfRuns(t *testing.T) {
+	for _, c := range []struct {
+		verdict     spec.Verdict
+		interrupted bool
+		want        int
+	}{
+		{spec.Pass, false, 0},
+		{spec.Fail, false, 1},
+		{spec.Unproven, false, 2},
+		{spec.Inconclusive, false, 2},
+		{spec.Error, false, 4},
+		{spec.Pass, true, 2},
+		{spec.Fail, true, 1},
+		{spec.Error, true, 4},
+	} {
+		got := newCall(fake(&harness.RunResult{Verdict: c.verdict, Interrupted: c.interrupted}, nil))
+		require.Equal(t, c.want, got.main(t.Context(), []string{"run"}), "%v %v", c.verdict, c.interrupted)
+		require.Empty(t, got.errs.String())
+		require.NotEmpty(t, got.out.String())
+	}
+}
+
+func TestRunHandsItsFlagsOn(t *testing.T) {
+	var got harness.Config
+	b := fake(&harness.RunResult{Verdict: spec.Fail, Scenarios: []harness.ScenarioResult{{ID: "baseline", Seed: 4}}}, nil)
+	inner := b.run
+	b.run = func(ctx context.Context, cfg harness.Config) (*harness.RunResult, error) {
+		got = cfg
+		return inner(ctx, cfg)
+	}
+	c := newCall(b)
+	status := c.main(t.Context(), []string{
+		"run", "--mode", "push", "--scenario", "baseline", "--scenario", "ack-lost", "--defect", "free-at-cancel",
+		"--plan", "p.yaml", "--seeds", "4-6", "--env", "A=b c", "--engine-arg", "--x", "--out", "o", "--jobs", "3",
+	})
+	require.Equal(t, 1, status, c.errs.String())
+	require.NotNil(t, got.Progress)
+	got.Progress = nil
+	require.Equal(t, harness.Config{
+		Adapter: "reference", Modes: []string{"push"}, Scenarios: []string{"baseline", "ack-lost"}, Defect: "free-at-cancel",
+		Plan: "p.yaml", Seeds: []uint64{4, 5, 6}, Env: []string{"A=b c"}, EngineArgs: []string{"--x"}, OutDir: "o", Jobs: 3,
+	}, got)
+	require.Contains(t, c.out.String(), "--seed 4 --plan p.yaml --env 'A=b c' --engine-arg --x\n")
+}
+
+func TestHarnessFailures(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{fmt.Errorf("start: %w", context.Canceled), 4, "interrupted"},
+		{errors.New("prefill-0 ended\nbefore it was ready"), 4, `prefill-0 ended\x0abefore it was ready; conform doctor`},
+		{usage("a", "b", "c"), 3, "a; expected b; c"},
+	} {
+		got := newCall(fake(nil, c.err))
+		require.Equal(t, c.status, got.main(t.Context(), []string{"run", "--format", "json"}))
+		require.Contains(t, got.errs.String(), c.says)
+		require.Equal(t, 1, strings.Count(got.errs.String(), "\n"), got.errs.String())
+		require.Contains(t, got.out.String(), `{"verdict":"error"`)
+	}
+}
+
+func TestNoPanicReachesAUser(t *testing.T) {
+	b := realBackend()
+	b.run = func(context.Context, harness.Config) (*harness.RunResult, error) { panic("index\nout of range") }
+	c := newCall(b)
+	require.Equal(t, 4, c.main(t.Context(), []string{"run"}))
+	require.Equal(t, 1, strings.Count(c.errs.String(), "\n"), c.errs.String())
+	require.Contains(t, c.errs.String(), "conform: internal error: ")
+	require.Contains(t, c.errs.String(), "please report it")
+	require.NotContains(t, c.errs.String(), "goroutine")
+
+	c = newCall(b)
+	c.env["CONFORM_DEBUG"] = "1"
+	require.Equal(t, 4, c.main(t.Context(), []string{"run"}))
+	require.Contains(t, c.errs.String(), "goroutine")
+}
+
+func TestJudgeThatIsInterrupted(t *testing.T) {
+	b := realBackend()
+	b.check = func(ctx context.Context, _ string, _ io.Reader) (*check.Result, error) { return nil, ctx.Err() }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newCall(b)
+	require.Equal(t, 4, c.main(ctx, []string{"check", "x"}))
+	require.Contains(t, c.errs.String(), "interrupted")
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestClosedPipeChangesNothing(t *testing.T) {
+	for _, err := range []error{syscall.EPIPE, io.ErrClosedPipe, &os.PathError{Op: "write", Err: syscall.EPIPE}} {
+		for _, args := range [][]string{{"run"}, {"run", "--format", "json"}, {"spec"}, {"list", "rules"}, {"version"}, {"--help"}} {
+			c := newCall(fake(&harness.RunResult{Verdict: spec.Pass}, nil))
+			c.app.stdout = &pipe{w: failingWriter{err}}
+			require.Equal(t, 0, c.main(t.Context(), args), "%v", args)
+			require.Empty(t, c.errs.String())
+		}
+	}
+}
+
+func TestFullDiskIsToldOf(t *testing.T) {
+	c := newCall(fake(&harness.RunResult{Verdict: spec.Pass}, nil))
+	c.app.stdout = &pipe{w: failingWriter{syscall.ENOSPC}}
+	require.Equal(t, 4, c.main(t.Context(), []string{"run"}))
+	require.Contains(t, c.errs.String(), "cannot write the result: no space left on device")
+}
+
+func TestColorOnlyOnATerminal(t *testing.T) {
+	for _, c := range []struct {
+		tty     bool
+		noColor string
+		want    bool
+	}{{true, "", true}, {true, "1", false}, {false, "", false}} {
+		got := newCall(fake(&harness.RunResult{Verdict: spec.Pass}, nil))
+		got.colorOut, got.env["NO_COLOR"] = c.tty, c.noColor
+		require.Equal(t, 0, got.main(t.Context(), []string{"run"}))
+		require.Equal(t, c.want, strings.Contains(got.out.String(), "\x1b"))
+	}
+}
+
+// Whatever is on the command line: a status from 0 to 4, and an error is one line.
+func TestAnyCommandLine(t *testing.T) {
+	words := rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"run", "check", "spec", "list", "doctor", "version", "rules", "--seed", "--seeds", "1-2", "--format", "json",
+			"--scenario", "baseline", "--jobs", "-1", "--", "-", "--mode", "push", "BLK-1", "--out=", "-h", "help", "completion",
+		}),
+		rapid.String(),
+	)
+	b := fake(&harness.RunResult{Verdict: spec.Pass}, nil)
+	b.dryRun = func(harness.Config) (string, error) { return "", nil }
+	b.doctor = func(context.Context) []harness.Check { return nil }
+	rapid.Check(t, func(t *rapid.T) {
+		args := rapid.SliceOfN(words, 0, 5).Draw(t, "args")
+		if len(args) > 0 && args[0] == "docs" {
+			t.Skip("writes files")
+		}
+		c := newCall(b)
+		status := c.main(context.Background(), args)
+		if status < 0 || status > 4 || strings.Contains(c.errs.String(), "internal error") {
+			t.Fatalf("status %d: %s", status, c.errs)
+		}
+		if status >= statusUsage && strings.Count(c.errs.String(), "\n") != 1 {
+			t.Fatalf("status %d and %q", status, c.errs)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"cancel-during-transfer", "ack-lost", "ack-stale", "baseline"}
+	for in, want := range map[string]string{
+		"acklost": "ack-lost", "ack-lots": "ack-lost", "BASELINE": "baseline", "transfer": "cancel-during-transfer",
+		"cancel-durin-transfers": "cancel-during-transfer", "": "", "zzz": "", strings.Repeat("a", 1000): "",
+	} {
+		require.Equal(t, want, nearest(in, names), in)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.StringN(0, 8, 16).Draw(t, "a"), rapid.StringN(0, 8, 16).Draw(t, "b")
+		d := distance(a, b)
+		if d != distance(b, a) || (d == 0) != (a == b) || d > max(len(a), len(b)) {
+			t.Fatalf("distance %d", d)
+		}
+	})
+}
+
+func TestProgramName(t *testing.T) {
+	for in, want := range map[string]string{
+		"/tmp/go-build123/b001/exe/conform": "go run ./cmd/conform", "conform": "conform", "": "conform", "./bin/conform": "./bin/conform",
+	} {
+		require.Equal(t, want, programName(in))
+	}
+}
+
+// The committed reference pages are what the registries say.
+func TestReferencePagesAreUpToDate(t *testing.T) {
+	for name, page := range pages() {
+		path := filepath.Join("../../docs", name)
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(page), string(b), "%s is out of date: go run ./cmd/conform docs docs", name)
+	}
+}
+
+func TestDocsCommand(t *testing.T) {
+	dir := t.TempDir()
+	c := newCall(realBackend())
+	require.Equal(t, 0, c.main(t.Context(), []string{"docs", dir}), c.errs.String())
+	for name := range pages() {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+	c = newCall(realBackend())
+	require.Equal(t, 3, c.main(t.Context(), []string{"docs", filepath.Join(dir, "none")}))
+	require.Contains(t, c.errs.String(), "no such file or directory")
+}
+
+// Links between the pages, and from the README, lead somewhere.
+func TestDocsLinks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "../../README.md") {
+		b, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, part := range strings.Split(string(b), "](")[1:] {
+			target, _, ok := strings.Cut(part, ")")
+			if !ok || strings.Contains(target, "://") {
+				continue
+			}
+			target, _, _ = strings.Cut(target, "#")
+			require.FileExists(t, filepath.Join(filepath.Dir(page), target), "%s", page)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/spec"
+)
+
+// casesDir holds traces with the verdicts that are right for them.
+const casesDir = "../../traces/testdata/cases"
+
+// expectation is NAME.expect.json: each list holds what is right.
+type expectation struct {
+	Verdict []string              `json:"verdict"`
+	Exit    []int                 `json:"exit"`
+	Rules   map[spec.RuleID]oneOf `json:"rules"`
+	Line    any                   `json:"line"`
+	File    string                `json:"file"`
+}
+
+// oneOf is a word or a list of words either of which is right.
+type oneOf []string
+
+func (o *oneOf) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*o = oneOf{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(o))
+}
+
+// output is what conform check --format json writes.
+type output struct {
+	Verdict string `json:"verdict"`
+	Rules   []struct {
+		ID      spec.RuleID `json:"id"`
+		Verdict string      `json:"verdict"`
+	} `json:"rules"`
+	Error *struct {
+		File     string `json:"file"`
+		Line     int    `json:"line"`
+		Found    string `json:"found"`
+		Expected string `json:"expected"`
+	} `json:"error"`
+}
+
+// Each case of the corpus, through the command line.
+func TestCases(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(casesDir, "*.expect.json"))
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 100, "the corpus is there")
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".expect.json")
+		t.Run(name, func(t *testing.T) { checkCase(t, name) })
+	}
+}
+
+func checkCase(t *testing.T, name string) {
+	var want expectation
+	b, err := os.ReadFile(filepath.Join(casesDir, name+".expect.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &want))
+	trace := filepath.Join(casesDir, name)
+	if _, err := os.Stat(trace); err != nil {
+		trace += ".jsonl"
+	}
+
+	c := newCall(realBackend())
+	status := c.main(t.Context(), []string{"check", "--format", "json", trace})
+	var got output
+	require.NoError(t, json.Unmarshal(c.out.Bytes(), &got), c.out.String())
+
+	if slices.Contains(want.Verdict, "bad") {
+		require.Equal(t, statusUsage, status)
+		require.Equal(t, "error", got.Verdict)
+		require.NotNil(t, got.Error)
+		if want.Line != "any" {
+			require.EqualValues(t, want.Line, got.Error.Line, "%+v", *got.Error)
+		}
+		if want.File != "" {
+			require.Equal(t, filepath.Base(want.File), filepath.Base(got.Error.File))
+		}
+		require.NotEmpty(t, got.Error.Found)
+		require.NotEmpty(t, got.Error.Expected)
+		require.Equal(t, 1, strings.Count(c.errs.String(), "\n"), c.errs.String())
+		return
+	}
+	require.Empty(t, c.errs.String())
+	require.Len(t, got.Rules, len(spec.Rules()))
+	for _, r := range got.Rules {
+		if !isJudged(r.ID) {
+			require.Equal(t, "not judged", r.Verdict)
+			continue
+		}
+		if right, ok := want.Rules[r.ID]; ok {
+			require.Contains(t, right, r.Verdict, "%s; all: %s", r.ID, c.out.String())
+		}
+	}
+	if restsOnJudgedRules(t, want) {
+		require.Contains(t, want.Verdict, got.Verdict, c.out.String())
+		require.Contains(t, want.Exit, status)
+	}
+}
+
+// restsOnJudgedRules reports whether the verdict of a case is also the worst of
+// those rules alone that this version judges.
+func restsOnJudgedRules(t *testing.T, want expectation) bool {
+	with, without := spec.Unexercised, spec.Unexercised
+	for id, words := range want.Rules {
+		var v spec.Verdict
+		require.NoError(t, v.UnmarshalText([]byte(words[0])))
+		with = max(with, v)
+		if isJudged(id) {
+			without = max(without, v)
+		}
+	}
+	return with == without
+}
