@@ -35,10 +35,7 @@ func ReadLimited(path string, stdin io.Reader, lim Limits) (*spec.Trace, error) 
 	if err := r.path(path, stdin); err != nil {
 		return nil, err
 	}
-	if err := r.finish(); err != nil {
-		return nil, err
-	}
-	return r.trace, nil
+	return r.finish()
 }
 
 func (l Limits) orDefault() Limits {

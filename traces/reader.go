@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 
 	"conform/spec"
 )
@@ -14,7 +15,10 @@ import (
 type reader struct {
 	lim   Limits
 	total int64 // bytes of lines so far
-	trace *spec.Trace
+	count int   // of events so far
+	// events grow by chunks: an event is large, and chunks are never moved.
+	events [][]spec.Event
+	losses []spec.Loss
 
 	sources  map[string]*source
 	workers  map[string][]*source
@@ -24,9 +28,9 @@ type reader struct {
 	sigs     map[string]struct{}
 	words    map[string]string // see intern
 
-	// deferred are the indexes of events that name a pool which was not declared
-	// when they were read.
-	deferred []int
+	// deferred are the events that name a pool which was not declared when they
+	// were read.
+	deferred []*spec.Event
 	// unnamed is set where a torn file never said whose it was: its source may
 	// have declared any pool.
 	unnamed bool
@@ -65,7 +69,6 @@ type source struct {
 func newReader(lim Limits) *reader {
 	return &reader{
 		lim:      lim,
-		trace:    &spec.Trace{},
 		sources:  map[string]*source{},
 		workers:  map[string][]*source{},
 		pools:    map[poolID]pool{},
@@ -82,30 +85,47 @@ func (r *reader) line(f *file, pos spec.Position, line []byte) error {
 	if r.total > r.lim.TotalBytes {
 		return bad(fmt.Sprintf("at most %d bytes, decompressed", r.lim.TotalBytes), "more lines")
 	}
-	if len(r.trace.Events) >= r.lim.Events {
+	if r.count >= r.lim.Events {
 		return bad(fmt.Sprintf("at most %d events", r.lim.Events), "one more event")
 	}
-	e, err := spec.ParseEvent(line)
+	parsed, err := spec.ParseEvent(line)
 	if err != nil {
 		return err
 	}
+	e := r.keep(parsed)
 	e.Pos = pos
-	r.intern(&e)
-	s, err := r.sourceOf(f, &e)
+	r.intern(e)
+	s, err := r.sourceOf(f, e)
 	if err != nil {
 		return err
 	}
-	if err := r.order(s, &e); err != nil {
+	if err := r.order(s, e); err != nil {
 		return err
 	}
-	if err := r.kind(s, &e); err != nil {
+	if err := r.kind(s, e); err != nil {
 		return err
 	}
 	s.lines++
 	s.sum.Write(line)
 	s.sum.Write([]byte{'\n'})
-	r.trace.Events = append(r.trace.Events, e)
 	return nil
+}
+
+// keep stores an event where it will stay.
+func (r *reader) keep(e spec.Event) *spec.Event {
+	const least, most = 64, 4096
+	last := len(r.events) - 1
+	if last < 0 || len(r.events[last]) == cap(r.events[last]) {
+		size := least
+		if last >= 0 {
+			size = min(2*cap(r.events[last]), most)
+		}
+		r.events = append(r.events, make([]spec.Event, 0, size))
+		last++
+	}
+	r.events[last] = append(r.events[last], e)
+	r.count++
+	return &r.events[last][len(r.events[last])-1]
 }
 
 // sourceOf finds the source of a line, which its first line makes known.
@@ -217,7 +237,7 @@ func (r *reader) mutation(s *source, e *spec.Event) error {
 func (r *reader) blocks(e *spec.Event, worker string) error {
 	p, ok := r.pools[poolID{worker, e.Pool}]
 	if !ok {
-		r.deferred = append(r.deferred, len(r.trace.Events)) // where line will put it
+		r.deferred = append(r.deferred, e)
 		return nil
 	}
 	return p.holds(e, worker)
@@ -232,15 +252,14 @@ func (p pool) holds(e *spec.Event, worker string) error {
 		"block %d", n)
 }
 
-// finish checks what had to wait for the last line.
-func (r *reader) finish() error {
-	for _, i := range r.deferred {
-		e := &r.trace.Events[i]
+// finish checks what had to wait for the last line, and hands out the trace.
+func (r *reader) finish() (*spec.Trace, error) {
+	for _, e := range r.deferred {
 		if err := r.blocksLate(e); err != nil {
-			return at(e.Pos, err)
+			return nil, at(e.Pos, err)
 		}
 	}
-	return nil
+	return &spec.Trace{Events: slices.Concat(r.events...), Losses: r.losses}, nil
 }
 
 // blocksLate is blocks for an event whose pool was not declared when it was read.
@@ -283,7 +302,7 @@ func (r *reader) mayBeLost(e *spec.Event, worker string) bool {
 func (r *reader) torn(f *file, pos spec.Position, why string) error {
 	if len(f.sources) == 0 {
 		r.unnamed = true
-		r.trace.Losses = append(r.trace.Losses, spec.Loss{Src: stem(f.name), Why: why + " before any source line", Pos: pos})
+		r.losses = append(r.losses, spec.Loss{Src: stem(f.name), Why: why + " before any source line", Pos: pos})
 		return nil
 	}
 	open := false
@@ -303,7 +322,7 @@ func (r *reader) lose(s *source, next uint64, pos spec.Position, why string) {
 	if !s.lost {
 		s.lost, s.lostAt = true, next
 	}
-	r.trace.Losses = append(r.trace.Losses, spec.Loss{Src: s.name, Next: next, Why: why, Pos: pos})
+	r.losses = append(r.losses, spec.Loss{Src: s.name, Next: next, Why: why, Pos: pos})
 }
 
 // maxWords bounds the table of intern.
