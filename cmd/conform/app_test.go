@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"conform/faults"
 	"conform/harness"
 	"conform/spec"
 	"conform/spec/check"
@@ -259,4 +260,52 @@ func TestDocsLinks(t *testing.T) {
 			require.FileExists(t, filepath.Join(filepath.Dir(page), target), "%s", page)
 		}
 	}
+}
+
+// The plans of the documentation are plans.
+func TestDocsPlans(t *testing.T) {
+	b, err := os.ReadFile("../../docs/fault-plans.md")
+	require.NoError(t, err)
+	blocks := fenced(string(b), "yaml")
+	require.Len(t, blocks, 5)
+	for _, block := range blocks {
+		plan, err := faults.ParsePlan("fault-plans.md", []byte(block))
+		require.NoError(t, err, block)
+		require.NotEmpty(t, plan.Rules)
+	}
+}
+
+// The trace of the documentation does what the text says that it does.
+func TestDocsTrace(t *testing.T) {
+	b, err := os.ReadFile("../../docs/writing-traces.md")
+	require.NoError(t, err)
+	blocks := fenced(string(b), "json")
+	require.Len(t, blocks, 1)
+	trace := blocks[0]
+	const free = `"t":50,"k":"free"`
+	require.Contains(t, trace, free)
+	for _, c := range []struct {
+		trace  string
+		status int
+		says   string
+	}{
+		{trace, 0, "PASS"},
+		{strings.Replace(trace, `,"claims":"completed"`, "", 1), 2, "SIG-2"},
+		{strings.Replace(trace, free, `"th":"timer","t":25,"k":"free"`, 1), 1, "BLK-2"},
+	} {
+		call := newCall(realBackend())
+		call.stdin = strings.NewReader(c.trace)
+		require.Equal(t, c.status, call.main(t.Context(), []string{"check", "-"}), "%s%s", call.out, call.errs)
+		require.Contains(t, call.out.String(), c.says)
+	}
+}
+
+// fenced gives the fenced blocks of a page that are of one language.
+func fenced(page, language string) []string {
+	var blocks []string
+	for _, part := range strings.Split(page, "```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	return blocks
 }
