@@ -72,8 +72,8 @@ type partition struct {
 	healed chan struct{}
 }
 
-// decision is what the engine made of one point.
-type decision struct {
+// Decision is what the engine made of one point, before any waiting.
+type Decision struct {
 	e       *Engine
 	point   Point
 	action  Action
@@ -84,16 +84,20 @@ type decision struct {
 	cut     *partition   // that keeps the message from passing
 }
 
-// blocks reports whether run may take a while.
-func (d *decision) blocks() bool {
+// Blocks reports whether [Decision.Wait] may take a while.
+func (d *Decision) Blocks() bool {
 	held := d.hold != nil && d.action.Do == Forward
 	return d.delay > 0 || held || len(d.process) > 0
 }
 
-// decide settles everything about p that depends on the order of points. It
-// opens the hold too, so that what comes next can already end it.
-func (e *Engine) decide(p Point) *decision {
-	d := &decision{e: e, point: p}
+// Decide is the first half of [Engine.Pass]: it settles everything about p that
+// depends on the order of points, at once, and opens the hold, so that what
+// comes next can already end it. [Decision.Wait] must follow, from any goroutine.
+func (e *Engine) Decide(p Point) *Decision {
+	d := &Decision{e: e, point: p}
+	if !e.kinds[p.Kind] {
+		return d
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -156,7 +160,7 @@ func (r *ruleState) draw() (fires bool, length time.Duration) {
 }
 
 // shape fills in what the rule does to the message.
-func (e *Engine) shape(d *decision, length time.Duration) {
+func (e *Engine) shape(d *Decision, length time.Duration) {
 	r := d.rule
 	switch r.Do {
 	case DoDelay:
@@ -183,8 +187,9 @@ func (e *Engine) open(p Point, until *Match) *hold {
 	return h
 }
 
-// run records what acts, carries out process faults, and waits as decided.
-func (d *decision) run(ctx context.Context) Action {
+// Wait is the second half of [Engine.Pass]: it records what acts, carries out
+// process faults, and waits as decided. It is called once.
+func (d *Decision) Wait(ctx context.Context) Action {
 	d.announce()
 	d.carryOut(ctx)
 	switch {
@@ -203,7 +208,7 @@ func (d *decision) run(ctx context.Context) Action {
 
 // passed shows the point to what waits for it, if it is one that nobody else
 // reports.
-func (d *decision) passed() {
+func (d *Decision) passed() {
 	through := d.action.Do == Forward || d.action.Do == Duplicate
 	if through && (d.point.Kind == KindAccess || d.point.Kind == KindHTTP) {
 		d.e.feed(&d.point)
@@ -211,7 +216,7 @@ func (d *decision) passed() {
 }
 
 // announce records the fault at the moment it acts.
-func (d *decision) announce() {
+func (d *Decision) announce() {
 	switch {
 	case d.cut != nil:
 		d.e.fault(d.cut.rule, DoCut, d.point, 0)
@@ -231,7 +236,7 @@ func (e *Engine) fault(r *ruleState, do string, p Point, length time.Duration) {
 	})
 }
 
-func (d *decision) pause(ctx context.Context, length time.Duration) {
+func (d *Decision) pause(ctx context.Context, length time.Duration) {
 	select {
 	case <-d.e.clock.After(length):
 	case <-ctx.Done():
@@ -240,7 +245,7 @@ func (d *decision) pause(ctx context.Context, length time.Duration) {
 }
 
 // await ends with the hold, and records how.
-func (d *decision) await(ctx context.Context) {
+func (d *Decision) await(ctx context.Context) {
 	e, began, how := d.e, d.e.clock.Now(), DoRelease
 	select {
 	case <-d.hold.over:
@@ -259,7 +264,7 @@ func (d *decision) await(ctx context.Context) {
 
 // awaitCopy waits until the copy of a duplicated message may go. It reports
 // whether it may go at all.
-func (d *decision) awaitCopy(ctx context.Context) bool {
+func (d *Decision) awaitCopy(ctx context.Context) bool {
 	if d.hold != nil {
 		d.await(ctx)
 	} else if d.action.After > 0 {

@@ -155,10 +155,7 @@ func (e *Engine) Plan() *Plan { return e.plan }
 // an access or a request when Pass returns, a signal when its carrier, having
 // written it, calls [Engine.Passed].
 func (e *Engine) Pass(ctx context.Context, p Point) Action {
-	if !e.kinds[p.Kind] {
-		return Action{}
-	}
-	return e.decide(p).run(ctx)
+	return e.Decide(p).Wait(ctx)
 }
 
 // Passed says that the signal p has now been written to its receiver. It
@@ -179,7 +176,7 @@ func (e *Engine) Observe(ev *spec.Event) {
 	e.match.learn(ev)
 	p := e.match.point(ev)
 	e.mu.Unlock()
-	d := e.decide(p)
+	d := e.Decide(p)
 	e.feed(&p)
 	if len(d.process) > 0 {
 		e.spawn(func() { d.carryOut(e.ctx) })

@@ -12,7 +12,7 @@ import (
 const processWithin = 30 * time.Second
 
 // carryOut does what process rules a point triggered, one after the other.
-func (d *decision) carryOut(ctx context.Context) {
+func (d *Decision) carryOut(ctx context.Context) {
 	for _, r := range d.process {
 		d.e.act(ctx, r, d.point)
 	}

@@ -78,8 +78,8 @@ func (f *flow) carry() error {
 // greet passes the greeting on as its bytes come, and says whether frames that
 // can be read follow it.
 func (f *flow) greet() (framed bool, rest io.Reader, err error) {
-	greeting := make([]byte, 0, greetingPieces)
-	for len(greeting) < greetingPieces {
+	greeting := make([]byte, 0, zmtp.GreetingBytes)
+	for len(greeting) < zmtp.GreetingBytes {
 		piece := greeting[len(greeting):cap(greeting)]
 		n, err := f.src.Read(piece)
 		if n > 0 {
@@ -129,13 +129,9 @@ func (f *flow) message(it zmtp.Item) error {
 	if p.To == "" {
 		p.To = f.to
 	}
-	e := f.proxy.opt.Engine
-	if !e.kinds[KindSignal] {
-		return f.deliver(it)
-	}
-	d := e.decide(p)
+	d := f.proxy.opt.Engine.Decide(p)
 	ordered := d.rule != nil && d.rule.Ordered
-	if !d.blocks() || ordered || len(d.process) > 0 || !f.room(it) {
+	if !d.Blocks() || ordered || len(d.process) > 0 || !f.room(it) {
 		return f.pass(d, it)
 	}
 	f.later(it, func() { _ = f.pass(d, it) })
@@ -160,8 +156,8 @@ func (f *flow) later(it zmtp.Item, do func()) {
 }
 
 // pass waits as decided, and delivers what is to be delivered.
-func (f *flow) pass(d *decision, it zmtp.Item) error {
-	action := d.run(f.ctx)
+func (f *flow) pass(d *Decision, it zmtp.Item) error {
+	action := d.Wait(f.ctx)
 	switch action.Do {
 	case Drop, Fail:
 		if d.cut != nil {
@@ -185,7 +181,7 @@ func (f *flow) pass(d *decision, it zmtp.Item) error {
 }
 
 // send delivers a message so many times, and tells the engine.
-func (f *flow) send(d *decision, it zmtp.Item, times int) error {
+func (f *flow) send(d *Decision, it zmtp.Item, times int) error {
 	for range times {
 		if err := f.deliver(it); err != nil {
 			return err

@@ -28,13 +28,12 @@ type ZMTPProxyOptions struct {
 }
 
 const (
-	dialWithin     = 5 * time.Second
-	maxProxyLinks  = 1024     // connections of one proxy
-	maxHeld        = 4096     // messages held on one connection, per direction …
-	maxHeldBytes   = 64 << 20 // … and their bytes; beyond that, the connection waits
-	acceptBackoff  = 10 * time.Millisecond
-	defaultListen  = "127.0.0.1:0"
-	greetingPieces = zmtp.GreetingBytes
+	dialWithin    = 5 * time.Second
+	maxProxyLinks = 1024     // connections of one proxy
+	maxHeld       = 4096     // messages held on one connection, per direction …
+	maxHeldBytes  = 64 << 20 // … and their bytes; beyond that, the connection waits
+	acceptBackoff = 10 * time.Millisecond
+	defaultListen = "127.0.0.1:0"
 )
 
 // ZMTPProxy stands between a ZeroMQ socket that connects and one that is bound.
