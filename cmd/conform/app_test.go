@@ -134,6 +134,25 @@ func TestJudgeThatIsInterrupted(t *testing.T) {
 	require.Contains(t, c.errs.String(), "interrupted")
 }
 
+func TestFailuresOfTheJudge(t *testing.T) {
+	bad := &check.BadTrace{Pos: spec.Position{File: "-", Line: 7}, Found: "no order", Expected: "one"}
+	for _, c := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{inTrace("-", fmt.Errorf("judge: %w", bad)), 3, "conform: -:7: no order; expected one\n"},
+		{inTrace("-", &check.LimitError{What: "accesses", Limit: 9}), 3, "conform: -: too many accesses; expected at most 9, "},
+		{inTrace("-", errors.New("no memory")), 4, "conform: no memory; "},
+	} {
+		b := realBackend()
+		b.check = func(context.Context, string, io.Reader) (*check.Result, error) { return nil, c.err }
+		got := newCall(b)
+		require.Equal(t, c.status, got.main(t.Context(), []string{"check", "-"}))
+		require.True(t, strings.HasPrefix(got.errs.String(), c.says), got.errs.String())
+	}
+}
+
 type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }

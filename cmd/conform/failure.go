@@ -97,6 +97,10 @@ func inTrace(path string, err error) error {
 		f.file, f.line, f.found, f.expected = e.File, e.Line, e.Found, e.Expected
 	} else if e, ok := errors.AsType[*check.BadTrace](err); ok {
 		f.file, f.line, f.found, f.expected = e.Pos.File, e.Pos.Line, e.Found, e.Expected
+	} else if e, ok := errors.AsType[*check.LimitError](err); ok {
+		f.place, f.file = path, filepath.Base(path)
+		f.found, f.expected = "too many "+e.What, fmt.Sprintf("at most %d, so that judging ends in reasonable time", e.Limit)
+		return f
 	} else {
 		return err
 	}

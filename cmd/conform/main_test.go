@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if workerMain() {
 		return
 	}
-	testscript.Main(m, map[string]func(){"conform": main})
+	testscript.Main(m, map[string]func(){"conform": main, "stubborn": stubborn})
 }
 
 func TestScripts(t *testing.T) {

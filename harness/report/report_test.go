@@ -146,6 +146,10 @@ func TestText(t *testing.T) {
 	broken := passed()
 	broken.Verdict, broken.Scenarios[1].Verdict = spec.Error, spec.Error
 	broken.Scenarios[1].Why = "decode-0 ended with status 2 before it was ready"
+	dead := &harness.RunResult{
+		Verdict: spec.Error, Adapter: "reference", Dir: "runs/1", Rules: []harness.RuleSummary{{ID: spec.BLK1, Verdict: spec.Unexercised}},
+		Scenarios: []harness.ScenarioResult{{ID: "baseline", Mode: "pull", Verdict: spec.Error, Why: "no loopback"}},
+	}
 	for name, c := range map[string]struct {
 		r *harness.RunResult
 		o Options
@@ -156,6 +160,7 @@ func TestText(t *testing.T) {
 		"inconclusive": {inconclusive(), Options{}},
 		"interrupted":  {interrupted, Options{}},
 		"error":        {broken, Options{}},
+		"no-start":     {dead, Options{}},
 		"empty":        {&harness.RunResult{Verdict: spec.Inconclusive, Interrupted: true}, Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {

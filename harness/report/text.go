@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"conform/harness"
@@ -37,7 +38,9 @@ func Text(w io.Writer, r *harness.RunResult, o Options) error {
 	}
 	p.headline(verdict, runHeadline(r))
 	runScope(p, r)
-	runRules(p, r)
+	if r.Verdict != spec.Error || slices.ContainsFunc(r.Rules, func(s harness.RuleSummary) bool { return s.Judged > 0 }) {
+		runRules(p, r)
+	}
 	groups := runGroups(r)
 	writeGroups(p, groups)
 	notReached(p, r)
