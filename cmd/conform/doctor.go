@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -27,9 +26,7 @@ found, and what to do where it is not enough. Exit status 4 if one failed.`,
 				}
 			}
 			if format == formatJSON {
-				e := json.NewEncoder(a.stdout)
-				e.SetIndent("", "  ")
-				return e.Encode(found)
+				return report.Encode(a.stdout, found)
 			}
 			found.text(a.stdout)
 			return nil

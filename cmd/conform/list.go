@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -85,10 +84,7 @@ func listJSON(w io.Writer, head []string, rows [][]string) error {
 		}
 		out = append(out, o)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(out)
+	return report.Encode(w, out)
 }
 
 func adapterRows() [][]string {

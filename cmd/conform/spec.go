@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"conform/harness/report"
 	"conform/spec"
 )
 
@@ -101,10 +101,7 @@ func (a *app) specRule(r spec.Rule, format string) error {
 	if format == formatJSON {
 		out := ruleFields(r)
 		out.Bad, out.Good = string(bad), string(good)
-		e := json.NewEncoder(a.stdout)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(out)
+		return report.Encode(a.stdout, out)
 	}
 	writeRule(a.stdout, r)
 	for _, t := range []struct {

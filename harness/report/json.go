@@ -19,14 +19,14 @@ func JSON(w io.Writer, r *harness.RunResult) error {
 		sc.Branches, sc.Faults = list(sc.Branches), list(sc.Faults)
 		sc.Rules, sc.Signals = ruleLists(sc.Rules), list(sc.Signals)
 	}
-	return encode(w, out)
+	return Encode(w, out)
 }
 
 // TraceJSON writes the result of judging one trace.
 func TraceJSON(w io.Writer, r *check.Result) error {
 	out := *r
 	out.Rules, out.Signals = ruleLists(out.Rules), list(out.Signals)
-	return encode(w, out)
+	return Encode(w, out)
 }
 
 // Failure is what a program is told where there is no verdict about the stack:
@@ -46,7 +46,9 @@ func FailureJSON(w io.Writer, f Failure) error {
 	}{spec.Error, f})
 }
 
-func encode(w io.Writer, v any) error {
+// Encode writes any value the way all JSON of this program is written: indented,
+// with a line end, and with < and > as they are.
+func Encode(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
