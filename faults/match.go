@@ -61,8 +61,12 @@ func (m *matcher) matches(c *Match, p *Point) bool {
 		return false
 	}
 	for _, f := range [...][2]string{
-		{c.Pool, p.Pool}, {c.Sig, p.Sig}, {c.Handoff, p.Handoff}, {c.Req, p.Req},
-		{c.Why, p.Why}, {c.Mode, p.Mode},
+		{c.Pool, p.Pool},
+		{c.Sig, p.Sig},
+		{c.Handoff, p.Handoff},
+		{c.Req, p.Req},
+		{c.Why, p.Why},
+		{c.Mode, p.Mode},
 	} {
 		if f[0] != "" && f[0] != f[1] {
 			return false

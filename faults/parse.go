@@ -316,13 +316,13 @@ func (p *parser) checkRule(n *yaml.Node, r *Rule, where map[string]*yaml.Node) e
 		return err
 	}
 	if !slices.Contains(f.kinds, r.When.Kind) {
-		return p.fail(where["when"], fmt.Sprintf("%s of an %s", r.Do, r.When.Kind), "when to be about "+strings.Join(f.kinds, ", "))
+		return p.fail(where["when"], fmt.Sprintf("%s when %s", r.Do, r.When.Kind), r.Do+" when "+strings.Join(f.kinds, " or "))
 	}
 	if err := p.checkTimes(n, r, where); err != nil {
 		return err
 	}
 	if where["ordered"] != nil && r.When.Kind != KindSignal {
-		return p.fail(where["ordered"], "`ordered` for an "+r.When.Kind, "`ordered` for signals alone")
+		return p.fail(where["ordered"], "`ordered` when "+r.When.Kind, "`ordered` when signal")
 	}
 	p.defaults(r, f, where)
 	return nil
@@ -369,7 +369,7 @@ func (p *parser) checkTimes(n *yaml.Node, r *Rule, where map[string]*yaml.Node) 
 	case r.Do == DoDuplicate && timed && until:
 		return p.fail(where["until"], "`until` and a time", "one of them")
 	case r.Do == DoDuplicate && until && r.When.Kind != KindSignal:
-		return p.fail(where["until"], "`until` for the copy of an "+r.When.Kind, "`for`: only a signal's copy can be held")
+		return p.fail(where["until"], "`until` for the copy when "+r.When.Kind, "`for`: only a signal's copy can be held")
 	case r.Do == DoDuplicate && where["limit"] != nil && !until:
 		return p.fail(where["limit"], "`limit` without `until`", "both")
 	}
@@ -495,7 +495,7 @@ func (p *parser) subject(n *yaml.Node, m *Match, subject map[string]string, wher
 	case where["to"] != nil && where["target"] != nil:
 		return p.fail(where["target"], "`to` and `target`", "one of them")
 	case where["mode"] != nil && m.Kind != KindEvent:
-		return p.fail(where["mode"], "`mode` for an "+m.Kind, "`mode` for events alone; an access has its own word")
+		return p.fail(where["mode"], "`mode` with "+m.Kind, "`mode` with event alone; an access says it in its own word")
 	}
 	return nil
 }

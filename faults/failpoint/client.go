@@ -28,7 +28,7 @@ type Client struct {
 	conn      net.Conn
 	kinds     []string
 	interests []faults.Interest
-	events    [][]byte // `"k":"alloc"` of each event that the plan looks at
+	events    [][]byte // `"k":"alloc"` of each event that the plan looks at; a coarse sieve
 
 	queue      chan []byte
 	queueBytes atomic.Int64
@@ -82,7 +82,7 @@ func (c *Client) greet() (*bufio.Scanner, error) {
 	}
 	c.kinds, c.interests = h.Kinds, h.Interests
 	for _, k := range append(h.Events, "source") {
-		c.events = append(c.events, []byte(`"k":`+strconv.Quote(k)))
+		c.events = append(c.events, []byte(`"k":`+strconv.Quote(k)), []byte(`"k": `+strconv.Quote(k)))
 	}
 	return lines, c.conn.SetDeadline(time.Time{})
 }

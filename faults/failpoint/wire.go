@@ -2,6 +2,7 @@ package failpoint
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -98,13 +99,19 @@ func frame(letter byte, b []byte) []byte {
 	return append(out, '\n')
 }
 
+// newScanner gives whole lines; what a dying peer left of its last one is no line.
 func newScanner(r io.Reader) *bufio.Scanner {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 0, 4096), maxLine)
+	s.Split(func(data []byte, _ bool) (int, []byte, error) {
+		if i := bytes.IndexByte(data, '\n'); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		return 0, nil, nil
+	})
 	return s
 }
 
-// greet sends one hello and reads the other's, on a connection with a deadline.
 func readHello(s *bufio.Scanner) (hello, error) {
 	var h hello
 	if !s.Scan() {
