@@ -466,13 +466,15 @@ func TestRunDirBad(t *testing.T) {
 		{"one source in two files", map[string]string{"1.jsonl": lines(srcD), "2.jsonl": lines(srcD)}, "2.jsonl", 1, "second source line"},
 		{
 			"a source goes on in another file",
-			map[string]string{"1.jsonl": lines(srcD), "2.jsonl": lines(srcD, note)[len(lines(srcD)):]}, "2.jsonl", 1, "holds already",
+			map[string]string{"1.jsonl": lines(srcD), "2.jsonl": lines(srcD, note)[len(lines(srcD)):]},
+			"2.jsonl", 1, "holds already",
 		},
 		{"torn after the seal", map[string]string{"D.jsonl": lines(srcD), "P.jsonl": sealed + "{"}, "P.jsonl", 3, "after the seal"},
 		{"undeclared pool of a target", map[string]string{"D.jsonl": lines(srcD), "P.jsonl": lines(srcP, begin)}, "P.jsonl", 2, "declares"},
 		{
 			"block at the count of a target that comes later",
-			map[string]string{"A.jsonl": lines(srcP, strings.Replace(begin, "[3]", "[4]", 1)), "D.jsonl": lines(srcD, pool)}, "A.jsonl", 2, "block 4",
+			map[string]string{"A.jsonl": lines(srcP, strings.Replace(begin, "[3]", "[4]", 1)), "D.jsonl": lines(srcD, pool)},
+			"A.jsonl", 2, "block 4",
 		},
 	}
 	for _, tt := range tests {

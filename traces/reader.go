@@ -15,7 +15,8 @@ import (
 type reader struct {
 	lim   Limits
 	total int64 // bytes of lines so far
-	count int   // of events so far
+	fast  *fastParser
+	count int // of events so far
 	// events grow by chunks: an event is large, and chunks are never moved.
 	events [][]spec.Event
 	losses []spec.Loss
@@ -26,7 +27,6 @@ type reader struct {
 	mutators map[poolID]string // the source that mutates a pool
 	accesses map[string]access
 	sigs     map[string]struct{}
-	words    map[string]string // see intern
 
 	// deferred are the events that name a pool which was not declared when they
 	// were read.
@@ -75,7 +75,7 @@ func newReader(lim Limits) *reader {
 		mutators: map[poolID]string{},
 		accesses: map[string]access{},
 		sigs:     map[string]struct{}{},
-		words:    map[string]string{},
+		fast:     newFastParser(),
 	}
 }
 
@@ -88,13 +88,15 @@ func (r *reader) line(f *file, pos spec.Position, line []byte) error {
 	if r.count >= r.lim.Events {
 		return bad(fmt.Sprintf("at most %d events", r.lim.Events), "one more event")
 	}
-	parsed, err := spec.ParseEvent(line)
-	if err != nil {
-		return err
+	e := r.place()
+	if !r.fast.event(line, e) {
+		parsed, err := spec.ParseEvent(line)
+		if err != nil {
+			return err
+		}
+		*e = parsed
 	}
-	e := r.keep(parsed)
 	e.Pos = pos
-	r.intern(e)
 	s, err := r.sourceOf(f, e)
 	if err != nil {
 		return err
@@ -111,8 +113,8 @@ func (r *reader) line(f *file, pos spec.Position, line []byte) error {
 	return nil
 }
 
-// keep stores an event where it will stay.
-func (r *reader) keep(e spec.Event) *spec.Event {
+// place returns a zero event of the trace.
+func (r *reader) place() *spec.Event {
 	const least, most = 64, 4096
 	last := len(r.events) - 1
 	if last < 0 || len(r.events[last]) == cap(r.events[last]) {
@@ -123,7 +125,7 @@ func (r *reader) keep(e spec.Event) *spec.Event {
 		r.events = append(r.events, make([]spec.Event, 0, size))
 		last++
 	}
-	r.events[last] = append(r.events[last], e)
+	r.events[last] = append(r.events[last], spec.Event{})
 	r.count++
 	return &r.events[last][len(r.events[last])-1]
 }
@@ -323,25 +325,4 @@ func (r *reader) lose(s *source, next uint64, pos spec.Position, why string) {
 		s.lost, s.lostAt = true, next
 	}
 	r.losses = append(r.losses, spec.Loss{Src: s.name, Next: next, Why: why, Pos: pos})
-}
-
-// maxWords bounds the table of intern.
-const maxWords = 1 << 16
-
-// intern lets equal words of a trace share their memory: most of an event is
-// names that come again and again.
-func (r *reader) intern(e *spec.Event) {
-	for _, p := range [...]*string{
-		&e.Src, &e.Th, (*string)(&e.K), &e.Pool, &e.Holder, &e.Req, &e.Handoff, &e.Why, &e.To, &e.Mode,
-		&e.Target, &e.Via, &e.Signal, (*string)(&e.Claims), &e.Asks,
-	} {
-		if *p == "" {
-			continue
-		}
-		if word, ok := r.words[*p]; ok {
-			*p = word
-		} else if len(r.words) < maxWords {
-			r.words[*p] = *p
-		}
-	}
 }
