@@ -21,7 +21,7 @@ type Config struct {
 	Mode   string // one of Info.Modes
 	Defect string // "" for the correct stack
 	Dir    string // the run directory: the processes write below Dir/events and Dir/logs
-	// Engine decides on each message and access that passes; nil injects nothing.
+	// Engine decides on each message and access that passes.
 	Engine *faults.Engine
 	// Failpoint is where the processes ask before an access, "" for none.
 	Failpoint string

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"conform/spec"
@@ -46,14 +47,19 @@ func (ro *router) routes(mux *http.ServeMux) {
 }
 
 // handoffKey names a use of a key: keys come round, as engines' do, and carry
-// the number of their use.
+// the number of their use. A router that was restarted has keys of its own, for
+// it does not know how far the earlier one had come.
 func (ro *router) handoffKey() string {
 	n := ro.requests
 	ro.requests++
-	if n < keyReuse {
-		return fmt.Sprintf("room-%d", n)
+	room := "room"
+	if _, again, restarted := strings.Cut(ro.w.cfg.ID, "."); restarted {
+		room += "." + again
 	}
-	return fmt.Sprintf("room-%d#%d", n%keyReuse, n/keyReuse)
+	if n < keyReuse {
+		return fmt.Sprintf("%s-%d", room, n)
+	}
+	return fmt.Sprintf("%s-%d#%d", room, n%keyReuse, n/keyReuse)
 }
 
 func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
@@ -158,18 +164,15 @@ func (ro *router) pull(ctx context.Context, l leg, out *clientAnswer) {
 	}
 	l.Decode = to
 	a, err := ro.send(ctx, ro.w.cfg.PrefillHTTP, l)
-	if err != nil {
-		if ctx.Err() == nil {
-			out.fail(legAnswer{Status: http.StatusBadGateway, Error: "prefill is lost"})
-		}
-		return
-	}
-	if a.Status >= 300 || a.KVParams == nil {
-		out.fail(a)
-		return
-	}
-	if ctx.Err() != nil { // the client left between the legs: nobody else knows of the lease
+	switch {
+	case ctx.Err() != nil: // the client left before decode's leg: nobody else knows of the lease
 		ro.abortAt(ro.w.cfg.PrefillHTTP, l)
+		return
+	case err != nil:
+		out.fail(legAnswer{Status: http.StatusBadGateway, Error: "prefill is lost"})
+		return
+	case a.Status >= 300 || a.KVParams == nil:
+		out.fail(a)
 		return
 	}
 	l.KVParams = a.KVParams

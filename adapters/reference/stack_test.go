@@ -1,0 +1,253 @@
+package reference
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/adapters"
+	"conform/faults"
+	"conform/spec"
+	"conform/traces"
+)
+
+// The workers of the stack are this test's program executed again.
+func TestMain(m *testing.M) {
+	if Main() {
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type testStack struct {
+	adapters.Stack
+	t     *testing.T
+	dir   string
+	mu    sync.Mutex
+	exits []adapters.Exit
+}
+
+func startStack(t *testing.T, cfg adapters.Config) *testStack {
+	t.Helper()
+	s := &testStack{t: t, dir: t.TempDir()}
+	engine, err := faults.NewEngine(&faults.Plan{Name: "none"}, 1, faults.EngineOptions{Record: func(spec.Event) {}})
+	require.NoError(t, err)
+	cfg.Dir, cfg.Engine, cfg.Host = s.dir, engine, "h"
+	cfg.OnExit = func(e adapters.Exit) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.exits = append(s.exits, e)
+	}
+	require.NoError(t, traces.WriteManifest(s.dir, traces.Manifest{}))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s.Stack, err = Adapter{}.Start(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.Stop(ctx)
+		engine.Close()
+	})
+	return s
+}
+
+// generate asks for tokens and returns the status and the answer's last line.
+func (s *testStack) generate(id string, prompt []int32, n int, stream bool) (int, legAnswer) {
+	s.t.Helper()
+	body, err := json.Marshal(clientRequest{Req: id, Prompt: prompt, MaxNew: n, Stream: stream})
+	require.NoError(s.t, err)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/generate", bytes.NewReader(body))
+	require.NoError(s.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(s.t, err)
+	defer resp.Body.Close()
+	var all legAnswer
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var a legAnswer
+		if err := dec.Decode(&a); err != nil {
+			return resp.StatusCode, all
+		}
+		a.Tokens = append(all.Tokens, a.Tokens...)
+		all = a
+	}
+}
+
+func (s *testStack) awaitIdle() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		idle, _, err := s.Idle(s.t.Context())
+		return err == nil && idle
+	}, 15*time.Second, 5*time.Millisecond)
+}
+
+// serves waits until a request is answered rightly again.
+func (s *testStack) serves(id string) {
+	s.t.Helper()
+	prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	require.Eventually(s.t, func() bool {
+		status, a := s.generate(id, prompt, 3, false)
+		id += "x"
+		if status == http.StatusOK {
+			require.Equal(s.t, s.Reference(prompt, 3), a.Tokens)
+		}
+		return status == http.StatusOK
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+func (s *testStack) trace() *spec.Trace {
+	s.t.Helper()
+	tr, err := traces.Read(s.dir, nil)
+	require.NoError(s.t, err)
+	return tr
+}
+
+func TestStackAnswersAndSealsItsTrace(t *testing.T) {
+	for _, mode := range []string{Push, Pull} {
+		t.Run(mode, func(t *testing.T) {
+			s := startStack(t, adapters.Config{Mode: mode})
+			for _, stream := range []bool{false, true} {
+				prompt := make([]int32, 37)
+				status, a := s.generate("r-"+mode+map[bool]string{true: "s"}[stream], prompt, 5, stream)
+				require.Equal(t, http.StatusOK, status)
+				require.Equal(t, s.Reference(prompt, 5), a.Tokens)
+				require.True(t, a.Done)
+			}
+			s.awaitIdle()
+			require.NoError(t, s.Stop(t.Context()))
+			seals := map[string]bool{}
+			for _, e := range s.trace().Events {
+				if e.K == spec.KindSeal {
+					seals[e.Src] = true
+				}
+			}
+			require.Equal(t, map[string]bool{"router-0": true, "prefill-0": true, "decode-0": true}, seals)
+			for _, e := range s.exits {
+				require.True(t, e.Expected)
+				require.Zero(t, e.Code)
+			}
+		})
+	}
+}
+
+func TestRefusalsKeepTheirStatus(t *testing.T) {
+	for _, mode := range []string{Push, Pull} {
+		t.Run(mode, func(t *testing.T) {
+			s := startStack(t, adapters.Config{Mode: mode})
+			l := s.Limits()
+			status, a := s.generate("too-long", make([]int32, l.PrefillTokens+1), 2, true)
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Equal(t, string(spec.OutcomeRejected), a.Outcome)
+			status, a = s.generate("too-much", []int32{1}, l.DecodeTokens, false)
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Equal(t, string(spec.OutcomeRejected), a.Outcome)
+			status, _ = s.generate("", []int32{1}, 1, false)
+			require.Equal(t, http.StatusBadRequest, status)
+			s.awaitIdle()
+		})
+	}
+}
+
+func TestEachWorkerMayBeKilledAndRestarted(t *testing.T) {
+	for _, mode := range []string{Push, Pull} {
+		t.Run(mode, func(t *testing.T) {
+			s := startStack(t, adapters.Config{Mode: mode, Limits: adapters.Limits{PeerTimeout: 300 * time.Millisecond, HandoffTimeout: time.Second}})
+			for _, role := range []string{"prefill", "decode", "router"} {
+				require.NoError(t, s.Kill(t.Context(), role))
+				require.NoError(t, s.Restart(t.Context(), role))
+				s.serves(role + "-back-")
+			}
+			s.awaitIdle()
+			require.NoError(t, s.Stop(t.Context()))
+			ids := map[string]bool{}
+			for _, e := range s.trace().Events {
+				if e.K == spec.KindSource {
+					ids[e.Worker] = true
+				}
+			}
+			for _, id := range []string{"router-0", "router-0.1", "prefill-0", "prefill-0.1", "decode-0", "decode-0.1"} {
+				require.True(t, ids[id], id)
+			}
+			killed := 0
+			for _, e := range s.exits {
+				require.True(t, e.Expected)
+				if e.SignalNo == int(syscall.SIGKILL) {
+					killed++
+				}
+			}
+			require.Equal(t, 3, killed)
+		})
+	}
+}
+
+func TestUnexpectedDeathIsReportedWithTheLog(t *testing.T) {
+	s := startStack(t, adapters.Config{Mode: Push})
+	for _, w := range s.Workers() {
+		if w.Role == spec.RoleDecode {
+			require.NoError(t, syscall.Kill(w.PID, syscall.SIGKILL))
+		}
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.exits) == 1 && !s.exits[0].Expected && s.exits[0].SignalNo == 9 && s.exits[0].Worker == "decode-0"
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestPausedWorkerIsEndedToo(t *testing.T) {
+	s := startStack(t, adapters.Config{Mode: Push})
+	require.NoError(t, s.Pause(t.Context(), "prefill"))
+	require.NoError(t, s.Stop(t.Context()))
+	require.Empty(t, s.Workers())
+}
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	_, err := Adapter{}.Start(t.Context(), adapters.Config{Mode: "shove"})
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = Adapter{}.Start(t.Context(), adapters.Config{Mode: Push, Defect: "no-such"})
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = Adapter{}.Describe(adapters.Config{Mode: "shove"})
+	require.ErrorIs(t, err, ErrConfig)
+	text, err := Adapter{}.Describe(adapters.Config{Mode: Pull})
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(text, workerEnv))
+}
+
+func TestWorkerThatCannotWriteItsTraceSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "events"), nil, 0o600)) // in the folder's place
+	engine, err := faults.NewEngine(&faults.Plan{Name: "none"}, 1, faults.EngineOptions{Record: func(spec.Event) {}})
+	require.NoError(t, err)
+	defer engine.Close()
+	_, err = Adapter{}.Start(t.Context(), adapters.Config{Mode: Push, Dir: dir, Engine: engine})
+	require.ErrorContains(t, err, "worker prefill-0 did not come up")
+	require.ErrorContains(t, err, "not a directory")
+}
+
+func TestOrphansEndAndKeepTheirTrace(t *testing.T) {
+	s := startStack(t, adapters.Config{Mode: Push})
+	s.serves("r")
+	for _, p := range s.Stack.(*stack).all {
+		require.NoError(t, p.stdin.Close()) // as when the harness dies
+	}
+	require.Eventually(t, func() bool { return len(s.Workers()) == 0 }, 10*time.Second, 5*time.Millisecond)
+	n := 0
+	for _, e := range s.trace().Events {
+		require.NotEqual(t, spec.KindSeal, e.K, "a source that did not end in good order is not sealed")
+		n++
+	}
+	require.Greater(t, n, 50)
+}
