@@ -7,7 +7,8 @@ type Limits struct {
 	LineBytes int
 	// TotalBytes is the size of all lines together, decompressed.
 	TotalBytes int64
-	// Events is the number of events; each takes about a kilobyte of memory.
+	// Events is the number of events; each takes about a kilobyte of memory, and
+	// twice that for a moment at the end of reading.
 	Events int
 }
 
@@ -20,8 +21,8 @@ const (
 	maxFiles         = 10_000 // in one events folder
 )
 
-// DefaultLimits are the limits of [Read]: lines of 1 MiB, 4 GiB in all, and
-// 5,000,000 events.
+// DefaultLimits are the limits of [Read]: lines of 1 MiB, 2 GiB in all, and
+// 4,000,000 events.
 func DefaultLimits() Limits {
-	return Limits{LineBytes: MaxLineBytes, TotalBytes: 4 << 30, Events: 5_000_000}
+	return Limits{LineBytes: MaxLineBytes, TotalBytes: 2 << 30, Events: 4_000_000}
 }

@@ -70,24 +70,31 @@ type FileSum struct {
 	SHA256 string `json:"sha256"` // lowercase hex
 }
 
-// SpecDigest is the SHA-256, in lowercase hex, of what a verdict rests on: the
-// fields of each kind of event and the rules. Two tools with the same digest
-// judge by the same specification.
+// SpecDigest is the SHA-256, in lowercase hex, of what is normative in package
+// spec: the fields of each kind of event, and of each rule its id, its sentence
+// and its level. Two tools with the same digest judge by the same specification.
 func SpecDigest() string {
 	type kind struct {
 		Kind   spec.Kind
 		Fields []spec.Field
 	}
+	type rule struct {
+		ID    spec.RuleID
+		Must  string
+		Level spec.Level
+	}
 	var text struct {
 		Version int
 		Kinds   []kind
-		Rules   []spec.Rule
+		Rules   []rule
 	}
 	text.Version = SpecVersion
 	for _, k := range spec.Kinds() {
 		text.Kinds = append(text.Kinds, kind{k, spec.Fields(k)})
 	}
-	text.Rules = spec.Rules()
+	for _, r := range spec.Rules() {
+		text.Rules = append(text.Rules, rule{r.ID, r.Must, r.Level})
+	}
 	b, err := json.Marshal(text)
 	if err != nil {
 		panic("traces: the specification is plain data: " + err.Error())

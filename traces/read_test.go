@@ -298,6 +298,33 @@ func TestZstdLineInTwoFrames(t *testing.T) {
 	}
 }
 
+// A frame may be torn right behind a line that is complete but for its line feed.
+func TestZstdTornBehindACompleteLine(t *testing.T) {
+	tornAfter := func(text string) []byte {
+		var b bytes.Buffer
+		enc, err := zstd.NewWriter(&b)
+		require.NoError(t, err)
+		_, err = enc.Write([]byte(text))
+		require.NoError(t, err)
+		require.NoError(t, enc.Flush())
+		size := b.Len()
+		_, err = enc.Write([]byte("\n"))
+		require.NoError(t, err)
+		require.NoError(t, enc.Close())
+		return b.Bytes()[:size]
+	}
+	got, err := traces.Read("-", bytes.NewReader(tornAfter(strings.TrimSuffix(lines(srcD, note), "\n"))))
+	require.NoError(t, err)
+	require.Len(t, got.Events, 2)
+	require.Len(t, got.Losses, 1)
+	require.EqualValues(t, 2, got.Losses[0].Next)
+
+	_, err = traces.Read("-", bytes.NewReader(tornAfter(lines(srcD)+`{"src":"D"}`)))
+	var bad *traces.BadInput
+	require.ErrorAs(t, err, &bad)
+	require.Equal(t, 2, bad.Line)
+}
+
 func TestZstdDamaged(t *testing.T) {
 	good := frames(t, lines(srcD, note, note))
 	flipped := bytes.Clone(good)

@@ -56,6 +56,7 @@ func TestFullDisk(t *testing.T) {
 		w.Record(spec.Event{K: spec.KindPool, Pool: "kv", Count: 1}) // writes at once
 		require.ErrorIs(t, w.Err(), errFull)
 		require.ErrorContains(t, w.Err(), "x.jsonl.zst")
+		require.ErrorIs(t, w.Flush(), errFull)
 		require.EqualValues(t, 2, w.Lost())
 		w.Record(spec.Event{K: spec.KindNote})
 		require.EqualValues(t, 3, w.Lost())

@@ -144,6 +144,17 @@ func TestDeclarationsDoNotWait(t *testing.T) {
 	require.Empty(t, got.Losses)
 }
 
+func TestFlush(t *testing.T) {
+	dir := t.TempDir()
+	w := create(t, dir, "P", traces.WriterOptions{Flush: time.Hour})
+	w.Record(sourceP)
+	w.Record(noteN)
+	require.NoError(t, w.Flush())
+	require.Len(t, readFile(t, dir, "P.jsonl.zst").Events, 2)
+	require.NoError(t, w.Seal())
+	require.NoError(t, w.Flush(), "nothing is left to write")
+}
+
 func TestEndIsOnce(t *testing.T) {
 	dir := t.TempDir()
 	w := create(t, dir, "P", traces.WriterOptions{})
