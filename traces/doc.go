@@ -10,7 +10,8 @@
 // write. A killed process thus loses at most the last moments, and what it did
 // write stays readable. The lines that say what exists (kinds source and pool)
 // do not wait: they are in the file when Record returns, so that no other
-// process can refer to a pool that a kill makes unknown. Seal ends a source in
+// process can refer to a pool that a kill makes unknown. Flush does the same for
+// any other event whose effect somebody else may record. Seal ends a source in
 // good order: it writes how many lines there were and their digest.
 //
 // A recorder must not stop the process that it watches. Record never fails: what
