@@ -1,0 +1,322 @@
+package failpoint
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"conform/faults"
+	"conform/spec"
+
+	"github.com/stretchr/testify/require"
+)
+
+type rig struct {
+	ctx    context.Context
+	engine *faults.Engine
+	server *Server
+	client *Client
+}
+
+func newRig(t *testing.T, plan string) *rig {
+	t.Helper()
+	r := &rig{}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), 30*time.Second)
+	p, err := faults.ParsePlan("plan", []byte(plan))
+	require.NoError(t, err)
+	r.engine, err = faults.NewEngine(p, 1, faults.EngineOptions{})
+	require.NoError(t, err)
+	r.server, err = Serve("127.0.0.1:0", r.engine)
+	require.NoError(t, err)
+	r.client, err = Connect(r.ctx, r.server.Addr(), "prefill-0")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.client.Close())
+		require.NoError(t, r.server.Close())
+		r.engine.Close()
+		cancel()
+	})
+	return r
+}
+
+func write(handoff string) faults.Point {
+	return faults.Point{
+		Kind: faults.KindAccess, Name: "w", To: "decode", Pool: "kv", Handoff: handoff,
+		Access: "a", Req: "r", Sig: "s", Signal: "S", Why: "y", Mode: "w", N: 3, Blocks: spec.MakeBlocks(1, 2, 9),
+	}
+}
+
+func line1(ev spec.Event) []byte { return append(ev.AppendJSON(nil), '\n') }
+
+func (r *rig) awaitFired(t *testing.T, rule, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return r.engine.Counts()[rule].Fired == n }, 20*time.Second, time.Millisecond)
+}
+
+func TestPass(t *testing.T) {
+	r := newRig(t, `
+rules:
+  - {name: f, when: {access: w, handoff: f, from: prefill}, do: fail}
+  - {name: d, when: {access: w, handoff: d}, do: drop}
+  - {name: t, when: {access: w, handoff: t}, do: duplicate, copies: 2, for: 5ms}
+  - {name: l, when: {access: w, handoff: l}, do: delay, for: 20ms}`)
+	require.Equal(t, faults.Action{}, r.client.Pass(r.ctx, write("x")))
+	require.Equal(t, faults.Fail, r.client.Pass(r.ctx, write("f")).Do, "the worker's name is filled in")
+	require.Equal(t, faults.Drop, r.client.Pass(r.ctx, write("d")).Do)
+	require.Equal(t, faults.Action{Do: faults.Duplicate, Copies: 2, After: 5 * time.Millisecond}, r.client.Pass(r.ctx, write("t")))
+	began := time.Now()
+	require.Equal(t, faults.Forward, r.client.Pass(r.ctx, write("l")).Do)
+	require.GreaterOrEqual(t, time.Since(began), 20*time.Millisecond)
+}
+
+func TestPointSurvivesTheWire(t *testing.T) {
+	p := write("h")
+	p.From = "x"
+	require.Equal(t, p, toWire(p).point())
+}
+
+// One question that is held keeps no other from its answer, and an event that
+// the worker taps ends the hold.
+func TestHoldUntilATappedEvent(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {access: w, handoff: h}, do: hold, until: {event: alloc, pool: kv, same: block}, limit: 1m}]")
+	done := make(chan faults.Action, 1)
+	go func() { done <- r.client.Pass(r.ctx, write("h")) }()
+	r.awaitFired(t, 0, 1)
+	for range 100 {
+		require.Equal(t, faults.Forward, r.client.Pass(r.ctx, write("other")).Do)
+	}
+	select {
+	case <-done:
+		t.Fatal("it was to be held")
+	default:
+	}
+	decode, err := Connect(r.ctx, r.server.Addr(), "decode")
+	require.NoError(t, err)
+	decode.Tap(line1(spec.Event{Src: "d", K: spec.KindSource, Worker: "decode", Role: spec.RoleDecode, Host: "h", Clock: "c"}))
+	decode.Tap(line1(spec.Event{Src: "d", Seq: 1, K: spec.KindAlloc, Pool: "kv", Blocks: spec.MakeBlocks(4), Holder: "x"}))
+	decode.Tap(line1(spec.Event{Src: "d", Seq: 2, K: spec.KindAlloc, Pool: "kv", Blocks: spec.MakeBlocks(2), Holder: "x"}))
+	require.Equal(t, faults.Forward, (<-done).Do)
+	require.NoError(t, decode.Close())
+	require.Zero(t, r.server.Malformed())
+}
+
+// What a worker tapped before it asked is known when the engine decides.
+func TestTapGoesBeforeALaterQuestion(t *testing.T) {
+	r := newRig(t, "rules: [{name: d, when: {access: w, after: {event: cancel, same: req}}, do: drop}]")
+	for i := range 200 {
+		p := write("h")
+		p.Req = fmt.Sprint(i)
+		require.Equal(t, faults.Forward, r.client.Pass(r.ctx, p).Do)
+		r.client.Tap(line1(spec.Event{Src: "p", Seq: uint64(i), K: spec.KindCancel, Req: p.Req}))
+		require.Equal(t, faults.Drop, r.client.Pass(r.ctx, p).Do)
+	}
+	require.Zero(t, r.client.Dropped())
+}
+
+func TestSignalsInProcess(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {signal: H}, do: hold, until: {signal: S}, limit: 1m}]")
+	done := make(chan faults.Action, 1)
+	go func() { done <- r.client.Pass(r.ctx, faults.Point{Kind: faults.KindSignal, Name: "H"}) }()
+	r.awaitFired(t, 0, 1)
+	s := faults.Point{Kind: faults.KindSignal, Name: "S"}
+	require.Equal(t, faults.Forward, r.client.Pass(r.ctx, s).Do)
+	r.client.Passed(r.ctx, s)
+	require.Equal(t, faults.Forward, (<-done).Do)
+}
+
+func TestNothingIsAskedThatNoRuleWants(t *testing.T) {
+	r := newRig(t, `
+rules:
+  - {name: a, when: {access: w, pool: aux}, do: fail}
+  - {name: b, when: {signal: S}, do: hold, until: {event: alloc}}`)
+	require.Equal(t, faults.Forward, r.client.Pass(r.ctx, write("h")).Do)
+	require.Equal(t, faults.Forward, r.client.Pass(r.ctx, faults.Point{Kind: faults.KindHTTP}).Do)
+	r.client.Tap(line1(spec.Event{Src: "p", K: spec.KindNote, Text: `"alloc"`}))
+	require.Zero(t, r.client.next, "no question was asked")
+	require.Empty(t, r.client.queue, "no line was sent")
+}
+
+func TestCtxEndsAQuestion(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {access: w}, do: hold, until: {event: alloc}, limit: 10m}]")
+	ctx, cancel := context.WithCancel(r.ctx)
+	done := make(chan faults.Action, 1)
+	go func() { done <- r.client.Pass(ctx, write("h")) }()
+	r.awaitFired(t, 0, 1)
+	cancel()
+	require.Equal(t, faults.Forward, (<-done).Do)
+	require.Empty(t, r.client.open)
+	require.Equal(t, faults.Forward, r.client.Pass(ctx, write("h")).Do)
+}
+
+func TestHarnessGone(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {access: w}, do: hold, until: {event: alloc}, limit: 10m}]")
+	done := make(chan faults.Action, 1)
+	go func() { done <- r.client.Pass(r.ctx, write("h")) }()
+	r.awaitFired(t, 0, 1)
+	require.NoError(t, r.server.Close())
+	require.Equal(t, faults.Forward, (<-done).Do)
+	<-r.client.gone
+	require.Equal(t, faults.Forward, r.client.Pass(context.Background(), write("h")).Do, "at once")
+	r.client.Tap(line1(spec.Event{Src: "p", K: spec.KindAlloc, Pool: "kv", Holder: "x"}))
+	require.Zero(t, r.client.Dropped(), "nobody is there to miss it")
+	_, err := Connect(r.ctx, r.server.Addr(), "w")
+	require.Error(t, err)
+}
+
+func TestClosedClient(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {access: w}, do: fail, }]")
+	require.NoError(t, r.client.Close())
+	require.Equal(t, faults.Forward, r.client.Pass(context.Background(), write("h")).Do)
+	require.NoError(t, r.client.Close())
+}
+
+// Close hands over what was tapped.
+func TestCloseFlushes(t *testing.T) {
+	r := newRig(t, "rules: [{name: k, when: {signal: S, after: {event: cancel, nth: 500}}, do: drop}]")
+	for i := range 500 {
+		r.client.Tap(line1(spec.Event{Src: "p", Seq: uint64(i), K: spec.KindCancel, Req: "r"}))
+	}
+	require.NoError(t, r.client.Close())
+	require.Eventually(t, func() bool {
+		return r.engine.Pass(r.ctx, faults.Point{Kind: faults.KindSignal, Name: "S"}).Do == faults.Drop
+	}, 20*time.Second, time.Millisecond)
+}
+
+func TestTapDropsWhatHasNoRoom(t *testing.T) {
+	a, b := net.Pipe() // nobody reads b: the writer is stuck
+	defer b.Close()
+	c := &Client{
+		conn: a, queue: make(chan []byte, 2), events: [][]byte{[]byte(`"k":"cancel"`)},
+		closing: make(chan struct{}), gone: make(chan struct{}),
+	}
+	for range 5 {
+		c.Tap([]byte(`{"k":"cancel"}` + "\n"))
+	}
+	require.Equal(t, int64(3), c.Dropped())
+	c.Tap([]byte(`{"k":"cancel"}` + "\n" + `{"k":"cancel"}`))
+	c.Tap([]byte(`{"k":"cancel"` + strings.Repeat(" ", maxLine)))
+	require.Equal(t, int64(5), c.Dropped())
+	c.queueBytes.Store(maxQueueBytes)
+	<-c.queue
+	c.Tap([]byte(`{"k":"cancel"}`))
+	require.Equal(t, int64(6), c.Dropped())
+}
+
+// The harness learns how much was dropped.
+func TestLossIsReported(t *testing.T) {
+	r := newRig(t, "rules: [{name: k, when: {signal: S}, do: hold, until: {event: cancel}}]")
+	r.client.Tap([]byte(`{"k":"cancel"` + strings.Repeat(" ", maxLine)))
+	r.client.Tap(line1(spec.Event{Src: "p", K: spec.KindCancel, Req: "r"}))
+	require.Eventually(t, func() bool { return r.server.Lost() == 1 }, 20*time.Second, time.Millisecond)
+	require.Equal(t, int64(1), r.client.Dropped())
+}
+
+func TestServerRefuses(t *testing.T) {
+	r := newRig(t, "rules: [{name: h, when: {access: w}, do: hold, until: {event: alloc}, limit: 10m}]")
+	hello := `{"protocol":"conform-failpoint/1","worker":"w"}` + "\n"
+	for i, text := range []string{
+		"GET / HTTP/1.1\r\n\r\n",
+		`{"protocol":"conform-failpoint/2"}` + "\n",
+		hello + "\n",
+		hello + "X{}\n",
+		hello + "Q[]\n",
+		hello + "Lx\n",
+		hello + "L-1\n",
+		hello + `Q{"id":1,"p":{"kind":"access","name":"w"}}` + "\n" + `Q{"id":1,"p":{"kind":"access","name":"w"}}` + "\n",
+		hello + "T" + strings.Repeat("x", maxLine) + "\n",
+	} {
+		conn, err := net.Dial("tcp", r.server.Addr())
+		require.NoError(t, err)
+		_, err = conn.Write([]byte(text))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return r.server.Malformed() == int64(i+1) }, 20*time.Second, time.Millisecond, text)
+		require.NoError(t, conn.Close())
+	}
+	// A bad event costs nothing but itself, and half a last line is no line.
+	before := r.server.Malformed()
+	conn, err := net.Dial("tcp", r.server.Addr())
+	require.NoError(t, err)
+	_, err = conn.Write([]byte(hello + "T{}\nTnonsense\nL7\nL1"))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return r.server.Lost() == 7 }, 20*time.Second, time.Millisecond)
+	require.Equal(t, before+2, r.server.Malformed())
+}
+
+func TestServeRefusesWhatOthersCouldReach(t *testing.T) {
+	for _, addr := range []string{":0", "0.0.0.0:0", "192.0.2.1:0", "example.org:0"} {
+		_, err := Serve(addr, nil)
+		require.ErrorIs(t, err, ErrNotLoopback, addr)
+	}
+	_, err := Serve("nowhere", nil)
+	require.Error(t, err)
+}
+
+func TestConnectRefuses(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	go func() {
+		for _, text := range []string{"SSH-2.0\r\n", `{"protocol":"x"}` + "\n", ""} {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			_, _ = conn.Write([]byte(text))
+			_ = conn.Close()
+		}
+	}()
+	ctx := context.Background()
+	for range 3 {
+		_, err = Connect(ctx, ln.Addr().String(), "w")
+		require.ErrorContains(t, err, "failpoint")
+	}
+	ended, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // nobody accepts
+	defer cancel()
+	_, err = Connect(ended, ln.Addr().String(), "w")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestManyQuestionsAtOnce(t *testing.T) {
+	r := newRig(t, `
+rules:
+  - {name: l, when: {access: w, every: 3}, do: delay, jitter: 0ms..2ms}
+  - {name: f, when: {access: w, every: 7}, do: fail}`)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				r.client.Pass(r.ctx, write(fmt.Sprint(g, i)))
+			}
+		})
+	}
+	wg.Wait()
+	counts := r.engine.Counts()
+	require.Equal(t, []int{800, 266}, []int{counts[0].Seen, counts[0].Fired})
+	require.Equal(t, 800/7-800/21, counts[1].Fired)
+}
+
+func BenchmarkPassWithoutRules(b *testing.B) {
+	p, err := faults.ParsePlan("p", []byte("rules: []"))
+	require.NoError(b, err)
+	e, err := faults.NewEngine(p, 1, faults.EngineOptions{})
+	require.NoError(b, err)
+	defer e.Close()
+	s, err := Serve("127.0.0.1:0", e)
+	require.NoError(b, err)
+	defer s.Close()
+	c, err := Connect(b.Context(), s.Addr(), "w")
+	require.NoError(b, err)
+	defer c.Close()
+	pt := write("h")
+	for b.Loop() {
+		c.Pass(b.Context(), pt)
+	}
+}
