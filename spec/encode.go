@@ -113,7 +113,7 @@ func parseField(obj map[string]json.RawMessage, f Field, set func(any)) error {
 }
 
 func parseValue(raw json.RawMessage, t FieldType) (any, error) {
-	wrong := fmt.Errorf("%s", article(t))
+	wrong := wrongType(t)
 	switch t {
 	case TypeString:
 		var s string
@@ -150,6 +150,12 @@ func parseValue(raw json.RawMessage, t FieldType) (any, error) {
 	}
 	return nil, fmt.Errorf("a known type, not %q", t)
 }
+
+// wrongType says which type was expected. Most fields are right, so its text is
+// only made when it is asked for.
+type wrongType FieldType
+
+func (t wrongType) Error() string { return article(FieldType(t)) }
 
 func parseStrings(raw json.RawMessage, wrong error) (any, error) {
 	var items []json.RawMessage

@@ -48,6 +48,9 @@ type Manifest struct {
 	Files  []FileSum         `json:"files,omitempty"`  // see HashFiles
 }
 
+// cutShort reports whether the run was begun and never ended in good order.
+func (m *Manifest) cutShort() bool { return !m.Start.IsZero() && m.End.IsZero() }
+
 // ManifestAdapter says which stack was run.
 type ManifestAdapter struct {
 	Name   string `json:"name"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,7 +94,22 @@ func (r *reader) runDir(dir string) error {
 			return err
 		}
 	}
+	if m.cutShort() {
+		r.loseUnsealed(dir)
+	}
 	return nil
+}
+
+// loseUnsealed notes that the recorders of a run that was killed may have had
+// more to say: a missing seal alone is no loss, but there a writer's last
+// interval of flushing is missing without a mark.
+func (r *reader) loseUnsealed(dir string) {
+	pos := spec.Position{File: filepath.Join(filepath.Base(dir), manifestName)}
+	for _, name := range slices.Sorted(maps.Keys(r.sources)) {
+		if s := r.sources[name]; !s.sealed && !s.lost {
+			r.lose(s, s.next, pos, "the run was killed: its manifest has a start and no end, and what this source had not yet written is missing")
+		}
+	}
 }
 
 // eventFiles lists the base names of the files of a run directory that hold
