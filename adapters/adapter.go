@@ -25,9 +25,12 @@ type Config struct {
 	Engine *faults.Engine
 	// Failpoint is where the processes ask before an access, "" for none.
 	Failpoint string
-	Host      string   // how the recorders name this machine: an id, not its name
-	Env       []string // NAME=VALUE, handed to each process
-	Limits    Limits
+	// Listen is where clients reach the stack, host:port; "" for any port of the
+	// loopback interface.
+	Listen string
+	Host   string   // how the recorders name this machine: an id, not its name
+	Env    []string // NAME=VALUE, handed to each process
+	Limits Limits
 	// OnExit is told of each process that ends, expected or not. It must not block.
 	OnExit func(Exit)
 }

@@ -84,11 +84,14 @@ func (l *lab) open() error {
 	if err := traces.WriteManifest(l.dir, l.man); err != nil {
 		return err
 	}
+	plan := l.c.plan
+	if plan == nil { // the proxies stand in the way of every run, so that each is recorded alike
+		plan = &faults.Plan{Name: "none"}
+	}
+	if l.engine, err = faults.NewEngine(plan, l.c.seed, faults.EngineOptions{Record: l.injected, Processes: l}); err != nil {
+		return err
+	}
 	if l.c.plan != nil {
-		opt := faults.EngineOptions{Record: l.injected, Processes: l}
-		if l.engine, err = faults.NewEngine(l.c.plan, l.c.seed, opt); err != nil {
-			return err
-		}
 		if l.fail, err = failpoint.Serve("127.0.0.1:0", l.engine); err != nil {
 			return err
 		}

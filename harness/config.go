@@ -1,11 +1,14 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +28,7 @@ type Config struct {
 	Seeds      []uint64 // empty: 1
 	OutDir     string   // the run directory; "" makes one below runs/
 	Jobs       int      // scenarios at once; 0: 2
+	Port       int      // of the loopback interface, where clients reach the stack; 0: any. One scenario at a time
 	Env        []string // NAME=VALUE for the stack's processes
 	EngineArgs []string // arguments for the engine; the reference stack takes none
 	// Progress is told of each step. It is never called twice at once.
@@ -87,6 +91,9 @@ func (cfg *Config) cells() ([]cell, error) {
 	if cfg.Jobs == 0 {
 		cfg.Jobs = 2
 	}
+	if cfg.Port != 0 {
+		cfg.Jobs = 1
+	}
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -145,6 +152,9 @@ func (cfg *Config) check() error {
 			return &UsageError{What: fmt.Sprintf("%q", e), Where: "--env", Expected: "NAME=VALUE"}
 		}
 	}
+	if cfg.Port < 0 || cfg.Port > 65535 {
+		return &UsageError{What: fmt.Sprintf("%d", cfg.Port), Where: "--port", Expected: "a port from 1 to 65535, or 0 for any"}
+	}
 	if cfg.Jobs < 1 || cfg.Jobs > 64 {
 		return &UsageError{What: fmt.Sprintf("%d", cfg.Jobs), Where: "--jobs", Expected: "a number from 1 to 64"}
 	}
@@ -195,6 +205,22 @@ func (cfg *Config) cell(s Scenario, mode string, seed uint64) (cell, error) {
 	}
 	c.plan = plan
 	return c, nil
+}
+
+// listen is where the stack's clients are to reach it.
+func (cfg *Config) listen() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Port)) }
+
+// portFree looks whether the port that was asked for can be had, before anything
+// is written.
+func (cfg *Config) portFree() error {
+	ln, err := net.Listen("tcp", cfg.listen())
+	if err != nil {
+		return &UsageError{
+			What: fmt.Sprintf("can't listen on %s: %v", cfg.listen(), errors.Unwrap(errors.Unwrap(err))), Where: "--port",
+			Expected: "a port that is free", Try: "name another one, or leave --port out for any",
+		}
+	}
+	return ln.Close()
 }
 
 // makeOut makes the run directory, which must be new or empty.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,6 +60,10 @@ func TestBadConfigurationsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
 	full := filepath.Join(dir, "full")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "sub"), 0o755))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	used := ln.Addr().(*net.TCPAddr).Port
 	plan := filepath.Join(dir, "plan.yaml")
 	require.NoError(t, os.WriteFile(plan, []byte("rules:\n  - name: x\n    wen: {signal: ABORT}\n    do: drop\n"), 0o600))
 
@@ -73,6 +78,8 @@ func TestBadConfigurationsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		"no match":  {Config{Scenarios: []string{"lease-expiry"}, Modes: []string{"push"}}, "no scenario that was asked for applies"},
 		"env":       {Config{Env: []string{"NOVALUE"}}, "--env"},
 		"args":      {Config{EngineArgs: []string{"--x"}}, "--engine-arg"},
+		"port":      {Config{Port: 70000}, "--port"},
+		"port used": {Config{Port: used, Scenarios: []string{"baseline"}}, "address already in use"},
 		"jobs":      {Config{Jobs: 1000}, "--jobs"},
 		"plan":      {Config{Plan: filepath.Join(dir, "none.yaml")}, "can't read the plan"},
 		"plan file": {Config{Plan: plan}, "plan.yaml:3:5"},

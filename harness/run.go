@@ -25,6 +25,9 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 		return nil, err
 	}
 	start := time.Now()
+	if err := cfg.portFree(); err != nil {
+		return nil, err
+	}
 	if err := cfg.makeOut(start); err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func DryRun(cfg Config) (string, error) {
 }
 
 func (c cell) adapterConfig(cfg Config, dir string) adapters.Config {
-	return adapters.Config{Mode: c.mode, Defect: cfg.Defect, Dir: dir, Env: cfg.Env, Limits: c.scenario.limits}
+	return adapters.Config{Mode: c.mode, Defect: cfg.Defect, Dir: dir, Listen: cfg.listen(), Env: cfg.Env, Limits: c.scenario.limits}
 }
 
 // runner runs cells, a few at once.

@@ -29,6 +29,7 @@ type process struct {
 
 	mu       sync.Mutex
 	expected bool
+	exit     adapters.Exit // once done is closed
 	done     chan struct{} // closed once it has ended and been reported
 }
 
@@ -144,6 +145,7 @@ func (p *process) reap(onExit func(adapters.Exit)) {
 	if !e.Expected {
 		e.Log = tail(p.log)
 	}
+	p.exit = e
 	if onExit != nil {
 		onExit(e)
 	}
@@ -184,6 +186,9 @@ func (p *process) end(ctx context.Context) error {
 	p.stdin.Close()
 	select {
 	case <-p.done:
+		if p.exit.Code != 0 {
+			return fmt.Errorf("worker %s ended with status %d; the end of its log %s: %s", p.cfg.ID, p.exit.Code, p.log, tail(p.log))
+		}
 		return nil
 	case <-ctx.Done():
 	case <-time.After(4 * time.Second):

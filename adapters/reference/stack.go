@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,14 +99,14 @@ func newStack(cfg adapters.Config) *stack {
 func (s *stack) openProxies() error {
 	const listen = "127.0.0.1:0"
 	var err error
-	open := func(p **faults.HTTPProxy, from, to string) {
+	open := func(p **faults.HTTPProxy, at, from, to string) {
 		if err == nil {
-			*p, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{Listen: listen, From: from, To: to, Engine: s.cfg.Engine, Decode: decodeHTTP})
+			*p, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{Listen: at, From: from, To: to, Engine: s.cfg.Engine, Decode: decodeHTTP})
 		}
 	}
-	open(&s.clientHTTP, "client", "router")
-	open(&s.prefillHTTP, "router", "prefill")
-	open(&s.decodeHTTP, "router", "decode")
+	open(&s.clientHTTP, cmp.Or(s.cfg.Listen, listen), "client", "router")
+	open(&s.prefillHTTP, listen, "router", "prefill")
+	open(&s.decodeHTTP, listen, "router", "decode")
 	openCtl := func(p **faults.ZMTPProxy, from, to string) {
 		if err == nil {
 			*p, err = faults.NewZMTPProxy(faults.ZMTPProxyOptions{Listen: listen, From: from, To: to, Engine: s.cfg.Engine, Decode: decodePoint})

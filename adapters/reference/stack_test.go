@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 	if Main() {
 		os.Exit(0)
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=1 "+os.Getenv("GORACE")) // else each worker sleeps 1 s at its end
 	os.Exit(m.Run())
 }
 
