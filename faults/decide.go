@@ -191,7 +191,7 @@ func (e *Engine) open(p Point, until *Match) *hold {
 // process faults, and waits as decided. It is called once.
 func (d *Decision) Wait(ctx context.Context) Action {
 	d.announce()
-	d.carryOut(ctx)
+	d.carryOut()
 	switch {
 	case d.delay > 0:
 		d.pause(ctx, d.delay)

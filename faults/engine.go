@@ -84,7 +84,8 @@ type Engine struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // process faults, resumes, heals
 
-	kinds map[string]bool // that the plan has use for
+	kinds  map[string]bool    // that the plan has use for
+	events map[spec.Kind]bool // and of recorded events
 
 	mu         sync.Mutex
 	closed     bool
@@ -93,6 +94,7 @@ type Engine struct {
 	holds      map[*hold]struct{}
 	partitions []*partition   // that are on
 	paused     map[string]int // worker -> pauses not yet over
+	flights    map[*flight]struct{}
 }
 
 // ruleState is a rule with what has happened to it.
@@ -110,8 +112,8 @@ func NewEngine(plan *Plan, seed uint64, opt EngineOptions) (*Engine, error) {
 	e := &Engine{
 		plan:   plan,
 		record: opt.Record, procs: opt.Processes, clock: opt.Clock,
-		kinds: map[string]bool{}, match: newMatcher(),
-		holds: map[*hold]struct{}{}, paused: map[string]int{},
+		kinds: map[string]bool{}, events: map[spec.Kind]bool{}, match: newMatcher(),
+		holds: map[*hold]struct{}{}, paused: map[string]int{}, flights: map[*flight]struct{}{},
 	}
 	if e.record == nil {
 		e.record = func(spec.Event) {}
@@ -133,6 +135,9 @@ func NewEngine(plan *Plan, seed uint64, opt EngineOptions) (*Engine, error) {
 	for _, k := range []string{KindSignal, KindAccess, KindHTTP, KindEvent} {
 		e.kinds[k] = plan.Wants(k)
 	}
+	for _, k := range plan.Events() {
+		e.events[spec.Kind(k)] = true
+	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e, nil
 }
@@ -149,7 +154,8 @@ func (e *Engine) Plan() *Plan { return e.plan }
 
 // Pass decides about p, and blocks for a delay or a hold until it is over, ctx
 // ends, or the engine is closed; then what was held passes. A process fault that
-// p triggers has been carried out when Pass returns.
+// p triggers has been carried out when Pass returns, whether or not ctx has ended
+// meanwhile: it may well be the asking worker that is killed.
 //
 // A message counts as seen by `until`, `behind` and `after` once it has passed:
 // an access or a request when Pass returns, a signal when its carrier, having
@@ -169,7 +175,7 @@ func (e *Engine) Passed(p Point) {
 // Observe takes in a recorded event: it releases holds, triggers process
 // faults, and never waits for them.
 func (e *Engine) Observe(ev *spec.Event) {
-	if !e.kinds[KindEvent] && ev.K != spec.KindSource {
+	if !e.events[ev.K] && ev.K != spec.KindSource {
 		return
 	}
 	e.mu.Lock()
@@ -179,7 +185,7 @@ func (e *Engine) Observe(ev *spec.Event) {
 	d := e.Decide(p)
 	e.feed(&p)
 	if len(d.process) > 0 {
-		e.spawn(func() { d.carryOut(e.ctx) })
+		e.spawn(d.carryOut)
 	}
 }
 
@@ -215,7 +221,9 @@ func (e *Engine) Counts() []Count {
 }
 
 // Close releases every hold, lets paused workers go on, heals partitions, and
-// waits for the engine's goroutines. Afterwards everything passes.
+// waits for the engine's goroutines. Afterwards everything passes. It comes
+// before the proxies' and the failpoint server's, which then have nothing to
+// wait for.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true

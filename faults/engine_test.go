@@ -48,11 +48,19 @@ type procs struct {
 	mu   sync.Mutex
 	did  []string
 	fail error
+
+	during func() // called while a fault is carried out
 }
 
 func newProcs() *procs { return &procs{} }
 
-func (p *procs) do(what, worker string) error {
+func (p *procs) do(ctx context.Context, what, worker string) error {
+	if p.during != nil {
+		p.during()
+	}
+	if err := ctx.Err(); err != nil && what != "resume" {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.did = append(p.did, what+" "+worker)
@@ -65,10 +73,10 @@ func (p *procs) done() []string {
 	return slices.Clone(p.did)
 }
 
-func (p *procs) Pause(_ context.Context, w string) error   { return p.do("pause", w) }
-func (p *procs) Resume(_ context.Context, w string) error  { return p.do("resume", w) }
-func (p *procs) Kill(_ context.Context, w string) error    { return p.do("kill", w) }
-func (p *procs) Restart(_ context.Context, w string) error { return p.do("restart", w) }
+func (p *procs) Pause(ctx context.Context, w string) error   { return p.do(ctx, "pause", w) }
+func (p *procs) Resume(ctx context.Context, w string) error  { return p.do(ctx, "resume", w) }
+func (p *procs) Kill(ctx context.Context, w string) error    { return p.do(ctx, "kill", w) }
+func (p *procs) Restart(ctx context.Context, w string) error { return p.do(ctx, "restart", w) }
 
 type fixture struct {
 	*Engine
@@ -565,4 +573,16 @@ rules:
 	close(stop)
 	e.Close()
 	require.Equal(t, 200, e.Counts()[0].Fired)
+}
+
+// A worker that asks and is killed for it is killed, although its question ends
+// with it.
+func TestProcessFaultOutlivesTheQuestion(t *testing.T) {
+	e := engine(t, "rules: [{name: a, when: {access: w}, do: kill, worker: w}]", 1)
+	defer e.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	e.procs.during = cancel
+	e.Pass(ctx, write("h"))
+	require.Equal(t, []string{"a kill"}, e.rec.dos())
+	require.Equal(t, 1, e.Counts()[0].Fired)
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,7 +133,8 @@ func (p *HTTPProxy) handle(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		panic(http.ErrAbortHandler)
 	}
-	action := p.opt.Engine.Pass(r.Context(), p.point(r, body))
+	point := p.point(r, body)
+	action := p.opt.Engine.Pass(r.Context(), point)
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // the client has gone meanwhile
 	}
@@ -146,6 +148,10 @@ func (p *HTTPProxy) handle(w http.ResponseWriter, r *http.Request) {
 		p.own.spawn(p.copies(r, body, action))
 	case Forward:
 	}
+	ctx, abort := context.WithCancel(r.Context())
+	defer abort()
+	defer p.opt.Engine.fly(point, abort)()
+	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.proxy.ServeHTTP(w, r)
 }
@@ -156,16 +162,9 @@ func (p *HTTPProxy) point(r *http.Request, body []byte) Point {
 		pt = p.opt.Decode(r, body)
 	}
 	pt.Kind = KindHTTP
-	for _, f := range [...]struct {
-		dst *string
-		to  string
-	}{
-		{&pt.Name, r.Method + " " + r.URL.Path}, {&pt.From, p.opt.From}, {&pt.To, p.opt.To},
-	} {
-		if *f.dst == "" {
-			*f.dst = f.to
-		}
-	}
+	pt.Name = cmp.Or(pt.Name, r.Method+" "+r.URL.Path)
+	pt.From = cmp.Or(pt.From, p.opt.From)
+	pt.To = cmp.Or(pt.To, p.opt.To)
 	return pt
 }
 

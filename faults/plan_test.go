@@ -102,7 +102,7 @@ rules:
 // Each plan has one mistake; the rest of the error says where and what.
 func TestPlanErrors(t *testing.T) {
 	const head = "rules:\n  - "
-	for text, want := range map[string]string{
+	refuses(t, map[string]string{
 		"":                                       `1:1: found an empty file, expected a plan`,
 		"# nothing\n":                            `1:1: found an empty file, expected a plan`,
 		"{}":                                     "1:1: found a plan without rules, expected `rules:` and a list",
@@ -119,25 +119,31 @@ func TestPlanErrors(t *testing.T) {
 		head + "name: a":                         "2:5: found a rule without `when`, expected `when`",
 		head + "when: {signal: S}\n    do: drop": "2:5: found a rule without `name`, expected `name`",
 		head + "{name: a, when: {signal: S}}":    "2:5: found a rule without `do`, expected `do`",
-		head + "{name: 7, when: {signal: S}, do: drop}":                                             `2:12: found 7, expected a name`,
-		head + "{name: a, when: S, do: drop}":                                                       `2:21: found "S", expected when`,
-		head + "{name: a, when: {signal: S}, do: explode}":                                          `2:38: found "explode", expected one of delay, hold, drop, duplicate, reorder, fail, pause, kill, restart, partition`,
-		head + "{name: a, when: {signal: S, colour: red}, do: drop}":                                `2:33: found field "colour", expected a field of when: access, after, count, event, every, from, handoff, http, mode, n, nth, pool, probability, req, sig, signal, target, to, why, worker`,
-		head + "{name: a, when: {}, do: drop}":                                                      `2:21: found a condition about 0 things, expected exactly one of signal, access, http, event`,
-		head + "{name: a, when: {signal: S, access: w}, do: drop}":                                  `2:21: found a condition about 2 things, expected exactly one of signal, access, http, event`,
-		head + "{name: a, when: {access: x}, do: drop}":                                             `2:30: found "x", expected r, w or rw`,
-		head + "{name: a, when: {event: birth}, do: kill, worker: w}":                               `2:29: found "birth", expected a kind of event of TRACE.md`,
-		head + "{name: a, when: {event: begin}, do: drop}":                                          `2:21: found drop when event, expected drop when signal or access or http`,
-		head + "{name: a, when: {signal: S}, do: fail}":                                             `2:21: found fail when signal, expected fail when access or http`,
-		head + "{name: a, when: {signal: S, nth: 0}, do: drop}":                                     `2:38: found 0, expected an integer from 1 to 1099511627776`,
-		head + "{name: a, when: {signal: S, nth: one}, do: drop}":                                   `2:38: found "one", expected an integer from 1 to 1099511627776`,
-		head + "{name: a, when: {signal: S, probability: 1.5}, do: drop}":                           `2:46: found 1.5, expected a number above 0 and at most 1`,
-		head + "{name: a, when: {signal: S, probability: .nan}, do: drop}":                          `2:46: found .nan, expected a number above 0 and at most 1`,
-		head + "{name: a, when: {signal: S, mode: w}, do: drop}":                                    "2:39: found `mode` with signal, expected `mode` with event alone; an access says it in its own word",
-		head + "{name: a, when: {signal: S, from: x, worker: x}, do: drop}":                         "2:50: found `from` and `worker`, expected one of them",
-		head + "{name: a, when: {signal: S, to: x, target: x}, do: drop}":                           "2:48: found `to` and `target`, expected one of them",
-		head + "{name: a, when: {signal: S, after: {event: e}}, do: drop}":                          `2:48: found "e", expected a kind of event of TRACE.md`,
-		head + "{name: a, when: {signal: S, after: {signal: T, same: block}}, do: drop}":            `2:58: found "block", expected one of handoff, req`,
+		head + "{name: 7, when: {signal: S}, do: drop}":                                  `2:12: found 7, expected a name`,
+		head + "{name: a, when: S, do: drop}":                                            `2:21: found "S", expected when`,
+		head + "{name: a, when: {signal: S}, do: explode}":                               `2:38: found "explode", expected one of delay, hold, drop, duplicate, reorder, fail, pause, kill, restart, partition`,
+		head + "{name: a, when: {signal: S, colour: red}, do: drop}":                     `2:33: found field "colour", expected a field of when: access, after, count, event, every, from, handoff, http, mode, n, nth, pool, probability, req, sig, signal, target, to, why, worker`,
+		head + "{name: a, when: {}, do: drop}":                                           `2:21: found a condition about 0 things, expected exactly one of signal, access, http, event`,
+		head + "{name: a, when: {signal: S, access: w}, do: drop}":                       `2:21: found a condition about 2 things, expected exactly one of signal, access, http, event`,
+		head + "{name: a, when: {access: x}, do: drop}":                                  `2:30: found "x", expected r, w or rw`,
+		head + "{name: a, when: {event: birth}, do: kill, worker: w}":                    `2:29: found "birth", expected a kind of event of TRACE.md`,
+		head + "{name: a, when: {event: begin}, do: drop}":                               `2:21: found drop when event, expected drop when signal or access or http`,
+		head + "{name: a, when: {signal: S}, do: fail}":                                  `2:21: found fail when signal, expected fail when access or http`,
+		head + "{name: a, when: {signal: S, nth: 0}, do: drop}":                          `2:38: found 0, expected an integer from 1 to 1099511627776`,
+		head + "{name: a, when: {signal: S, nth: one}, do: drop}":                        `2:38: found "one", expected an integer from 1 to 1099511627776`,
+		head + "{name: a, when: {signal: S, probability: 1.5}, do: drop}":                `2:46: found 1.5, expected a number above 0 and at most 1`,
+		head + "{name: a, when: {signal: S, probability: .nan}, do: drop}":               `2:46: found .nan, expected a number above 0 and at most 1`,
+		head + "{name: a, when: {signal: S, mode: w}, do: drop}":                         "2:39: found `mode` with signal, expected `mode` with event alone; an access says it in its own word",
+		head + "{name: a, when: {signal: S, from: x, worker: x}, do: drop}":              "2:50: found `from` and `worker`, expected one of them",
+		head + "{name: a, when: {signal: S, to: x, target: x}, do: drop}":                "2:48: found `to` and `target`, expected one of them",
+		head + "{name: a, when: {signal: S, after: {event: e}}, do: drop}":               `2:48: found "e", expected a kind of event of TRACE.md`,
+		head + "{name: a, when: {signal: S, after: {signal: T, same: block}}, do: drop}": `2:58: found "block", expected one of handoff, req`,
+	})
+}
+
+func TestPlanErrorsOfOneFault(t *testing.T) {
+	const head = "rules:\n  - "
+	refuses(t, map[string]string{
 		head + "{name: a, when: {signal: S}, do: delay}":                                            "2:5: found delay without a time, expected `for` or `jitter`",
 		head + "{name: a, when: {signal: S}, do: delay, for: 5}":                                    `2:50: found 5, expected a time such as 150ms, at most 10m0s`,
 		head + "{name: a, when: {signal: S}, do: delay, for: -5s}":                                  `2:50: found "-5s", expected a time such as 150ms, at most 10m0s`,
@@ -165,7 +171,13 @@ func TestPlanErrors(t *testing.T) {
 		head + "{name: " + strings.Repeat("x", 65) + ", when: {signal: S}, do: drop}":               `2:12: found "` + strings.Repeat("x", 64) + `…", expected a name of at most 64 bytes`,
 		strings.Repeat("#", maxPlanBytes+1):                                                         `1:1: found 1048577 bytes, expected at most 1048576`,
 		"rules:" + strings.Repeat("\n  - {}", maxRules+1):                                           `258:5: found 257 rules, expected at most 256`,
-	} {
+	})
+}
+
+// refuses checks the error of each plan.
+func refuses(t *testing.T, plans map[string]string) {
+	t.Helper()
+	for text, want := range plans {
 		_, err := ParsePlan("p.yaml", []byte(text))
 		require.Error(t, err, "%.200s", text)
 		var pe *PlanError

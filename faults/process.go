@@ -12,26 +12,26 @@ import (
 const processWithin = 30 * time.Second
 
 // carryOut does what process rules a point triggered, one after the other.
-func (d *Decision) carryOut(ctx context.Context) {
+func (d *Decision) carryOut() {
 	for _, r := range d.process {
-		d.e.act(ctx, r, d.point)
+		d.e.act(r, d.point)
 	}
 }
 
-func (e *Engine) act(ctx context.Context, r *ruleState, p Point) {
+func (e *Engine) act(r *ruleState, p Point) {
 	switch r.Do {
 	case DoPartition:
 		e.divide(r, p)
 	case DoPause:
-		e.pauseWorker(ctx, r, p)
+		e.pauseWorker(r, p)
 	case DoKill:
-		if !e.do(ctx, r, DoKill, p, 0) || !r.WillRestart {
+		if !e.do(e.ctx, r, DoKill, p, 0) || !r.WillRestart {
 			return
 		}
 		e.restartLater(r, p)
 	case DoRestart:
 		if r.RestartAfter == 0 {
-			e.do(ctx, r, DoRestart, p, 0)
+			e.do(e.ctx, r, DoRestart, p, 0)
 			return
 		}
 		e.restartLater(r, p)
@@ -80,11 +80,11 @@ func (e *Engine) restartLater(r *ruleState, p Point) {
 
 // pauseWorker stops a worker and lets it go on later. Where pauses of one worker
 // overlap, the last one to end resumes it.
-func (e *Engine) pauseWorker(ctx context.Context, r *ruleState, p Point) {
+func (e *Engine) pauseWorker(r *ruleState, p Point) {
 	e.mu.Lock()
 	e.paused[r.Worker]++
 	e.mu.Unlock()
-	paused := e.do(ctx, r, DoPause, p, r.For)
+	paused := e.do(e.ctx, r, DoPause, p, r.For)
 	over := func() {
 		e.mu.Lock()
 		e.paused[r.Worker]--
@@ -100,12 +100,36 @@ func (e *Engine) pauseWorker(ctx context.Context, r *ruleState, p Point) {
 	}
 }
 
+// flight is a request on its way through a proxy, answer included.
+type flight struct {
+	point Point
+	abort context.CancelFunc
+}
+
+// fly lets a partition between the two ends of p abort what is under way.
+func (e *Engine) fly(p Point, abort context.CancelFunc) (land func()) {
+	f := &flight{p, abort}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flights[f] = struct{}{}
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.flights, f)
+	}
+}
+
 // divide starts a partition and heals it later.
 func (e *Engine) divide(r *ruleState, p Point) {
 	part := &partition{rule: r, healed: make(chan struct{})}
 	e.fault(r, DoPartition, p, r.For)
 	e.mu.Lock()
 	e.partitions = append(e.partitions, part)
+	for f := range e.flights {
+		if e.between(r.Between, &f.point) {
+			f.abort()
+		}
+	}
 	e.mu.Unlock()
 	heal := func() {
 		e.mu.Lock()

@@ -482,3 +482,21 @@ func TestHTTPProxyCloseEndsWhatIsHeld(t *testing.T) {
 	require.NoError(t, w.proxy.Close())
 	require.Error(t, <-answered)
 }
+
+// A partition breaks what is under way between the two.
+func TestHTTPProxyPartition(t *testing.T) {
+	ctx := within(t)
+	w := newWeb(t, "rules: [{name: p, when: {event: cancel}, do: partition, between: [client, router], for: 10m}]")
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/stream", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	w.Observe(&spec.Event{K: spec.KindCancel, Req: "r"})
+	_, err = io.ReadAll(answer.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	<-w.gone
+	_, _, err = w.post(ctx, "x")
+	require.ErrorIs(t, err, io.EOF)
+	require.Zero(t, w.hits.Load())
+}

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -123,12 +124,7 @@ func (f *flow) message(it zmtp.Item) error {
 		return f.deliver(it)
 	}
 	p.Kind = KindSignal
-	if p.From == "" {
-		p.From = f.from
-	}
-	if p.To == "" {
-		p.To = f.to
-	}
+	p.From, p.To = cmp.Or(p.From, f.from), cmp.Or(p.To, f.to)
 	d := f.proxy.opt.Engine.Decide(p)
 	ordered := d.rule != nil && d.rule.Ordered
 	if !d.Blocks() || ordered || len(d.process) > 0 || !f.room(it) {

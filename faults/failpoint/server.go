@@ -32,8 +32,8 @@ type Server struct {
 	lost, malformed, overflow atomic.Int64
 }
 
-// Serve listens on a loopback host:port. Port 0 takes a free one. The server
-// must be closed before the engine's recorder is.
+// Serve listens on a loopback host:port. Port 0 takes a free one. Close
+// the engine first, then the server, then the engine's recorder.
 func Serve(listen string, e *faults.Engine) (*Server, error) {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
