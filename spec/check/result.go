@@ -21,7 +21,9 @@ type RuleResult struct {
 	Verdict spec.Verdict `json:"verdict"`
 	Level   spec.Level   `json:"level"`
 	// Judged counts what the rule was applied to: leases, accesses, signals, …
-	Judged   int       `json:"judged"`
+	Judged int `json:"judged"`
+	// Found counts the findings; Findings lists the first of them only.
+	Found    int       `json:"found"`
 	Findings []Finding `json:"findings"`
 }
 
@@ -61,4 +63,10 @@ type Stats struct {
 	Requests int `json:"requests"`
 	Signals  int `json:"signals"`
 	Faults   int `json:"faults"`
+	// Histories counts the histories of blocks that Porcupine judged, Refused
+	// those for which it found no linearization, and Undecided those for which it
+	// ran out of time.
+	Histories int `json:"histories"`
+	Refused   int `json:"refused"`
+	Undecided int `json:"undecided"`
 }

@@ -1,0 +1,116 @@
+package check_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/spec"
+	"conform/spec/check"
+)
+
+// parse reads JSON Lines into a trace: all that these tests need of a reader.
+// A line that is no event makes its source lost, as a torn one does.
+func parse(t testing.TB, name string, data []byte) *spec.Trace {
+	t.Helper()
+	tr := &spec.Trace{}
+	for i, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+		if len(line) == 0 {
+			continue
+		}
+		e, err := spec.ParseEvent(line)
+		require.NoError(t, err, "%s:%d", name, i+1)
+		e.Pos = spec.Position{File: name, Line: i + 1}
+		tr.Events = append(tr.Events, e)
+	}
+	return tr
+}
+
+// words is a word or a list of words of which any is right.
+type words []string
+
+func (w *words) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*w = words{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(w))
+}
+
+type expectation struct {
+	Verdict words                 `json:"verdict"`
+	Rules   map[spec.RuleID]words `json:"rules"`
+	Note    string                `json:"note"`
+}
+
+// TestCases judges every case of the judged sample that is one file and not bad
+// input by its lines alone. What rests on a rule that is not judged is left out.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.expect.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".expect.json")
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var want expectation
+			require.NoError(t, json.Unmarshal(raw, &want))
+			data, err := os.ReadFile("testdata/cases/" + name + ".jsonl")
+			require.NoError(t, err)
+			got, err := check.Judge(context.Background(), parse(t, name, data), check.Options{})
+			if slices.Contains(want.Verdict, "bad") {
+				var bad *check.BadTrace
+				require.True(t, errors.As(err, &bad), "%v", err)
+				require.NotZero(t, bad.Pos.Line)
+				return
+			}
+			require.NoError(t, err)
+			compare(t, want, got)
+		})
+	}
+}
+
+func compare(t *testing.T, want expectation, got *check.Result) {
+	t.Helper()
+	text, _ := json.MarshalIndent(got, "", " ")
+	restsOnUnjudged := true
+	for _, r := range got.Rules {
+		w, listed := want.Rules[r.ID]
+		if r.Verdict == spec.NotJudged {
+			continue
+		}
+		if listed {
+			require.Contains(t, w, r.Verdict.String(), "%s (%s)\n%s", r.ID, want.Note, text)
+		}
+		if r.Verdict >= spec.Pass {
+			restsOnUnjudged = false
+		}
+	}
+	for id, w := range want.Rules {
+		if rr := ruleOf(got, id); rr.Verdict == spec.NotJudged && (slices.Contains(w, "fail") || slices.Contains(w, "unproven")) {
+			restsOnUnjudged = true
+		}
+	}
+	if !restsOnUnjudged || got.Verdict == spec.Error {
+		require.Contains(t, want.Verdict, got.Verdict.String(), "%s\n%s", want.Note, text)
+	}
+}
+
+func ruleOf(r *check.Result, id spec.RuleID) check.RuleResult {
+	for _, rr := range r.Rules {
+		if rr.ID == id {
+			return rr
+		}
+	}
+	return check.RuleResult{}
+}

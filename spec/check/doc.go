@@ -1,0 +1,2 @@
+// Package check judges saved traces. (The chapter is written below, file by file.)
+package check

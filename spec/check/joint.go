@@ -1,0 +1,207 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"conform/spec"
+)
+
+// maxSolves bounds how often the whole trace is solved again to place accesses
+// together. What is not decided then is inconclusive.
+const maxSolves = 64
+
+// jointly judges the accesses that fit alone together. Each fits by itself, but
+// two may need two offsets between the same clocks, or two instants of the same
+// event: then no order is legal, and they are judged as one.
+//
+// What is left is the legal order that later rules ask what is certain in it:
+// the base with the chain edges of the accesses that can be placed in one way
+// only. An access that fits several leases adds no edge but begin before end.
+func (c *court) jointly() {
+	for solves := 0; ; {
+		f := &fitting{c: c, budget: maxSolves - solves}
+		for i := range c.cases {
+			if k := &c.cases[i]; k.state == caseLegal {
+				f.cases = append(f.cases, k)
+			}
+		}
+		f.run()
+		c.legal = f.certain
+		if f.why == nil || c.ctx.Err() != nil {
+			return
+		}
+		solves = maxSolves - f.budget
+		if !c.together(f) {
+			return
+		}
+	}
+}
+
+// fitting is one attempt to place accesses together.
+type fitting struct {
+	c       *court
+	cases   []*accessCase
+	budget  int
+	owner   map[edge][]*accessCase
+	certain *order
+	why     *conflict // nil if they fit
+	gaveUp  bool
+	tried   map[string]bool
+}
+
+func (f *fitting) run() {
+	f.owner, f.tried = map[edge][]*accessCase{}, map[string]bool{}
+	var fixed []edge
+	var several []*accessCase
+	for _, k := range f.cases {
+		edges := k.places[0].edges
+		if len(k.places) > 1 {
+			several = append(several, k)
+			edges = []edge{{k.a.begin, k.a.end}}
+		}
+		fixed = append(fixed, f.own(k, edges)...)
+	}
+	if f.certain, f.why = f.solve(fixed); f.why != nil {
+		f.certain = f.c.base
+		return
+	}
+	picks := make([]int, len(several))
+	for i, k := range several {
+		picks[i] = slices.IndexFunc(k.places, func(p place) bool { return f.certain.feasible(p.edges...) })
+		if picks[i] < 0 {
+			_, f.why = f.solve(append(slices.Clip(fixed), f.own(k, k.places[0].edges)...))
+			return
+		}
+	}
+	if len(several) > 0 {
+		f.why = f.choose(fixed, several, picks)
+	}
+}
+
+// own notes whose edges these are, and drops those with an end missing.
+func (f *fitting) own(k *accessCase, edges []edge) []edge {
+	var out []edge
+	for _, e := range edges {
+		if e.from != none && e.to != none {
+			f.owner[e] = append(f.owner[e], k)
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (f *fitting) solve(edges []edge) (*order, *conflict) {
+	f.budget--
+	return newOrder(f.c.h, edges)
+}
+
+// choose looks for a choice of places that fits. Where one does not, some access
+// of the contradiction must be placed in another way: it tries each.
+func (f *fitting) choose(fixed []edge, several []*accessCase, picks []int) *conflict {
+	key := fmt.Sprint(picks)
+	if f.tried[key] || f.budget <= 0 || f.c.ctx.Err() != nil {
+		f.gaveUp = f.gaveUp || !f.tried[key]
+		return &conflict{}
+	}
+	f.tried[key] = true
+	edges := slices.Clip(fixed)
+	for i, k := range several {
+		edges = append(edges, f.own(k, k.places[picks[i]].edges)...)
+	}
+	_, why := f.solve(edges)
+	if why == nil {
+		return nil
+	}
+	involved := f.involved(why)
+	for i, k := range several {
+		if !slices.Contains(involved, k) {
+			continue
+		}
+		for p := range k.places {
+			if p == picks[i] {
+				continue
+			}
+			next := slices.Clone(picks)
+			next[i] = p
+			if f.choose(fixed, several, next) == nil {
+				return nil
+			}
+		}
+	}
+	return why
+}
+
+// involved lists the accesses whose edges take part in a conflict, in the order
+// of the trace.
+func (f *fitting) involved(why *conflict) []*accessCase {
+	var out []*accessCase
+	for _, k := range f.cases {
+		if slices.ContainsFunc(why.added, func(e edge) bool { return slices.Contains(f.owner[e], k) }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// together reports accesses that do not fit together, and takes them out. It is
+// false if that cannot be done.
+func (c *court) together(f *fitting) bool {
+	involved := f.involved(f.why)
+	if len(involved) == 0 || f.gaveUp {
+		if f.gaveUp {
+			c.judged(spec.BLK2, 1)
+			c.find(Finding{
+				Rule: spec.BLK2, Verdict: spec.Inconclusive, Events: []spec.EventID{},
+				Text: "whether the accesses that fit several leases fit together was not decided within the judge's limits",
+			})
+		} else {
+			c.broken = append(c.broken, "the judge found a contradiction in which no access takes part; this is a defect of the judge")
+		}
+		return false
+	}
+	var begins []edge
+	names := make([]string, len(involved))
+	var events []int32
+	for i, k := range involved {
+		names[i] = c.describe(k.a)
+		events = append(events, k.a.begin)
+		for _, e := range k.places[0].begins(k.a) {
+			if e.from != none && e.to != none && len(k.places) == 1 {
+				begins = append(begins, e)
+			}
+		}
+	}
+	rule, state := spec.BLK2, caseEarly
+	if _, why := newOrder(c.h, begins); why != nil {
+		rule, state = spec.BLK3, caseStale
+	}
+	for _, k := range involved {
+		k.state = state
+	}
+	c.judged(rule, 1)
+	for _, e := range f.why.events {
+		if len(events) < 6 && !slices.Contains(events, e) {
+			events = append(events, e)
+		}
+	}
+	k := involved[0]
+	c.find(c.finding(k, rule, spec.Fail, k.firstNumber(), events,
+		"%s fit their leases each alone, but not together: %s. No order and no offset of the clocks lets all of them lie within their leases",
+		strings.Join(names, " and "), c.contradiction(f.why)))
+	return true
+}
+
+// contradiction tells a conflict in words.
+func (c *court) contradiction(why *conflict) string {
+	said := make([]string, 0, len(why.events))
+	for _, e := range why.events {
+		said = append(said, c.say(e))
+		if len(said) == 8 {
+			said = append(said, "…")
+			break
+		}
+	}
+	return "the bounds contradict at " + strings.Join(said, ", ")
+}

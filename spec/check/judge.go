@@ -1,0 +1,264 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"conform/spec"
+)
+
+// Options tunes a judgement. The zero value is right for a saved trace.
+type Options struct {
+	// BlockTimeout bounds the time that Porcupine may take for one block; a block
+	// that it does not decide in time is inconclusive. Default: 10 s.
+	BlockTimeout time.Duration
+	// MaxFindings bounds the findings listed per rule; all are counted. Default: 100.
+	MaxFindings int
+	// Parallel bounds the goroutines that judge blocks. Default: GOMAXPROCS.
+	Parallel int
+
+	_ struct{}
+}
+
+func (o Options) withDefaults() Options {
+	if o.BlockTimeout <= 0 {
+		o.BlockTimeout = 10 * time.Second
+	}
+	if o.MaxFindings <= 0 {
+		o.MaxFindings = 100
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	return o
+}
+
+// Judge judges a trace by TRACE.md, "Judging". The trace must be what a reader
+// accepts; its events are read only.
+//
+// The error is a *[BadTrace] if no order at all is possible, a *[LimitError] for
+// a trace beyond the judge's limits, and the context's if that ends first.
+func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
+	h, err := newHistory(tr)
+	if err != nil {
+		return nil, err
+	}
+	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost()}
+	var why *conflict
+	if c.base, why = newOrder(h, nil); why != nil {
+		return nil, c.badTrace(why)
+	}
+	if err := c.judge(); err != nil {
+		return nil, err
+	}
+	return c.result(), nil
+}
+
+// court is the state of one judgement.
+type court struct {
+	ctx    context.Context
+	opt    Options
+	h      *history
+	base   *order // what program order, pool order, signals and clocks impose
+	legal  *order // base, and what the legal accesses impose
+	chains chains
+	cases  []accessCase
+	rules  map[spec.RuleID]*RuleResult
+	lost   bool // some source is
+	// evidence is, for each lease whose end no evidence forced, how bad that is.
+	evidence map[int32]spec.Verdict
+	said     map[saying]int // findings that say the same of several blocks
+	stats    Stats
+	broken   []string // what the judge found wrong with itself
+}
+
+// judgeOf is an entry of the registry of judges.
+type judgeOf struct {
+	rules []spec.RuleID
+	judge func(*court)
+}
+
+// judges is the registry, in the order in which they run: those of question 1
+// come first, since they decide which orders are legal. A rule that no entry
+// names is not judged.
+func judges() []judgeOf {
+	return []judgeOf{
+		{[]spec.RuleID{spec.BLK1, spec.BLK2, spec.BLK3, spec.BLK4}, (*court).questionOne},
+		{[]spec.RuleID{spec.SIG2}, (*court).questionTwo},
+		{[]spec.RuleID{spec.SIG1}, (*court).honestSignals},
+		{[]spec.RuleID{spec.BLK5}, (*court).leaks},
+		{[]spec.RuleID{spec.REQ1}, (*court).terminalRejection},
+		{[]spec.RuleID{spec.REQ2}, (*court).settledEnd},
+		{[]spec.RuleID{spec.REQ4}, (*court).oneOutcome},
+		{[]spec.RuleID{spec.REQ5}, (*court).capacity},
+		{[]spec.RuleID{spec.DAT1}, (*court).content},
+		{[]spec.RuleID{spec.DAT2}, (*court).output},
+	}
+}
+
+func (c *court) judge() error {
+	for _, r := range spec.Rules() {
+		c.rules[r.ID] = &RuleResult{ID: r.ID, Verdict: spec.NotJudged, Level: r.Level, Findings: []Finding{}}
+	}
+	all := judges()
+	for _, j := range all {
+		for _, id := range j.rules {
+			c.rules[id].Verdict = spec.Unexercised
+		}
+	}
+	c.said, c.evidence = map[saying]int{}, map[int32]spec.Verdict{}
+	if err := c.replay(); err != nil {
+		return err
+	}
+	if err := c.openCases(); err != nil {
+		return err
+	}
+	for _, j := range all {
+		j.judge(c)
+		if err := c.ctx.Err(); err != nil {
+			return fmt.Errorf("judging was stopped: %w", err)
+		}
+	}
+	return nil
+}
+
+// judged counts what a rule was applied to.
+func (c *court) judged(rule spec.RuleID, n int) {
+	r := c.rules[rule]
+	r.Judged += n
+	if n > 0 {
+		r.Verdict = max(r.Verdict, spec.Pass)
+	}
+}
+
+// find adds a finding. All count for the verdict; only the first are listed.
+func (c *court) find(f Finding) {
+	r := c.rules[f.Rule]
+	r.Verdict = spec.Worst(r.Verdict, f.Verdict)
+	r.Found++
+	if f.Harm == spec.HarmNone && f.Verdict >= spec.Unproven {
+		if rule, ok := spec.RuleByID(f.Rule); ok {
+			f.Harm = rule.Harm
+		}
+	}
+	if len(r.Findings) < c.opt.MaxFindings {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// saying identifies findings that differ only in the block.
+type saying struct {
+	rule    spec.RuleID
+	event   int32
+	verdict spec.Verdict
+}
+
+// findOnce adds a finding unless the same was found about the same event for
+// another block.
+func (c *court) findOnce(f Finding, event int32) {
+	s := saying{f.Rule, event, f.Verdict}
+	if c.said[s]++; c.said[s] == 1 {
+		c.find(f)
+	}
+}
+
+// result puts together what was judged.
+func (c *court) result() *Result {
+	res := &Result{Verdict: spec.Unexercised, Signals: c.signalResults(), Stats: c.countStats(), Notes: c.notes()}
+	for _, r := range spec.Rules() {
+		rr := c.rules[r.ID]
+		res.Rules = append(res.Rules, *rr)
+		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)
+	}
+	if res.Verdict == spec.Unexercised || c.lost || len(c.h.unknownEnds) > 0 {
+		res.Verdict = spec.Worst(res.Verdict, spec.Inconclusive)
+	}
+	if len(c.broken) > 0 {
+		res.Verdict = spec.Error
+	}
+	return res
+}
+
+// notes says what limits the verdict.
+func (c *court) notes() []string {
+	notes := append([]string(nil), c.broken...)
+	for i := range c.h.sources {
+		s := &c.h.sources[i]
+		switch {
+		case s.lost():
+			l := slices.MinFunc(s.losses, func(a, b spec.Loss) int { return int(int64(a.Next) - int64(b.Next)) })
+			notes = append(notes, fmt.Sprintf("source %s of %s is lost from seq %d on (%s%s): its last event is %s; the verdict is at best inconclusive",
+				s.name, c.h.workers[s.worker], l.Next, l.Why, at(l.Pos), c.lastOf(s)))
+		case s.seal == none:
+			notes = append(notes, fmt.Sprintf("source %s of %s ends without a seal: its last event is %s", s.name, c.h.workers[s.worker], c.lastOf(s)))
+		}
+	}
+	for i, e := range c.h.unknownEnds {
+		if i == 10 {
+			notes = append(notes, fmt.Sprintf("… and %d more ends of unknown accesses", len(c.h.unknownEnds)-i))
+			break
+		}
+		notes = append(notes, fmt.Sprintf("%s ends access %s, of which no begin was recorded; the verdict is at best inconclusive", c.say(e), c.h.ev[e].Access))
+	}
+	return notes
+}
+
+func (c *court) lastOf(s *source) string {
+	if s.last == none {
+		return "none"
+	}
+	return c.say(s.last)
+}
+
+func at(p spec.Position) string {
+	if p.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s line %d", p.File, p.Line)
+}
+
+// badTrace turns a conflict of the base order into bad input.
+func (c *court) badTrace(why *conflict) error {
+	said := make([]string, len(why.events))
+	pos := spec.Position{}
+	for i, e := range why.events {
+		said[i] = c.say(e)
+		if p := c.h.ev[e].Pos; p.Line > pos.Line {
+			pos = p
+		}
+	}
+	return &BadTrace{
+		Pos:      pos,
+		Found:    "events that no order fits: " + strings.Join(said, ", then "),
+		Expected: "times and sequence numbers that program order, pool order, signals and clocks allow",
+	}
+}
+
+// countStats says how much was judged.
+func (c *court) countStats() Stats {
+	s := c.stats
+	s.Events, s.Sources, s.Accesses, s.Signals = len(c.h.ev), len(c.h.sources), len(c.h.accesses), len(c.h.emits)
+	workers := map[int32]bool{}
+	for i := range c.h.sources {
+		workers[c.h.sources[i].worker] = true
+	}
+	s.Workers = len(workers)
+	for i := range c.chains.blocks {
+		if n := len(c.chains.blocks[i].leases); n > 0 {
+			s.Blocks, s.Leases, s.Reused = s.Blocks+1, s.Leases+n, s.Reused+n-1
+		}
+	}
+	for _, req := range c.h.names.isReq {
+		if req {
+			s.Requests++
+		} else {
+			s.Handoffs++
+		}
+	}
+	s.Faults = len(c.h.byKind[spec.KindFault])
+	return s
+}
