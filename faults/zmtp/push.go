@@ -19,7 +19,7 @@ const (
 type DialOptions struct {
 	HWM        int           // messages queued at most, the high-water mark; default 1000
 	MinBackoff time.Duration // first wait after a lost connection; default 10 ms
-	MaxBackoff time.Duration // longest wait, reached by doubling; default 1 s
+	MaxBackoff time.Duration // longest wait, reached by doubling; default 200 ms
 	Limits     Limits        // on what a message may be, and on what the peer sends
 }
 
@@ -31,7 +31,7 @@ func (o DialOptions) withDefaults() DialOptions {
 		o.MinBackoff = 10 * time.Millisecond
 	}
 	if o.MaxBackoff <= 0 {
-		o.MaxBackoff = time.Second
+		o.MaxBackoff = 200 * time.Millisecond
 	}
 	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)
 	o.Limits = o.Limits.withDefaults()
