@@ -110,10 +110,15 @@ func (l *lab) injected(e spec.Event) {
 	l.mu.Lock()
 	load := l.load
 	l.mu.Unlock()
-	if load != nil {
+	if load != nil && !followsUp[e.Do] {
 		load.hit(e.Rule, e.Req)
 	}
-	go l.engine.Observe(&e) // not from within the engine's own call; it ends with the engine
+	l.engine.Observe(&e)
+}
+
+// followsUp are the words for what comes after a fault, such as the end of a hold.
+var followsUp = map[string]bool{
+	faults.DoRelease: true, faults.DoReleaseLimit: true, faults.DoReleaseEnd: true, faults.DoResume: true, faults.DoHeal: true, faults.DoCut: true,
 }
 
 // drive starts the stack, runs the workload and waits until nothing is in flight.
@@ -260,6 +265,11 @@ func (l *lab) reached(r *recorded, res *ScenarioResult) {
 			if n.Fired == 0 {
 				missing = append(missing, "rule of the plan that never fired: "+n.Rule)
 			}
+		}
+	}
+	if l.fail != nil {
+		if n := l.fail.Lost(); n > 0 {
+			missing = append(missing, fmt.Sprintf("%d recorded events that the fault engine did not hear of", n))
 		}
 	}
 	if l.stack != nil {

@@ -67,7 +67,7 @@ func (w workload) draw(seed uint64, limits adapters.Limits) []request {
 			n = max(1, n-n%8+rng.IntN(3)-1)
 		}
 		if every(w.tooLongEvery, i) {
-			n = limits.PrefillTokens + 1 + rng.IntN(limits.PrefillTokens/2)
+			n = limits.PrefillTokens + 1 + rng.IntN(16)
 		}
 		if every(w.outputEvery, i) {
 			q.output = limits.DecodeTokens

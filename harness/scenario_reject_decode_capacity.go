@@ -1,6 +1,11 @@
 package harness
 
-import "conform/spec"
+import (
+	"time"
+
+	"conform/adapters"
+	"conform/spec"
+)
 
 func rejectDecodeCapacity() Scenario {
 	w := plainWorkload()
@@ -11,6 +16,8 @@ func rejectDecodeCapacity() Scenario {
 		Modes:    bothModes,
 		Branches: []string{"decode rejected a request"},
 		modal:    map[string][]string{"pull": {"prefill had computed for a rejected request, and was told"}},
+		// Room for all that the defect reject-leaks-peer leaks.
+		limits:   adapters.Limits{PrefillBlocks: 128, HandoffTimeout: time.Second},
 		workload: w,
 		reach: map[string]func(*recorded) bool{
 			"decode rejected a request":                                 kindAt(spec.RoleDecode, spec.KindReject),

@@ -60,6 +60,8 @@ type stack struct {
 	all          []*process
 	incarnations map[spec.Role]int
 	stopped      bool
+	lastLoad     load // as Idle saw it last
+	stillSince   time.Time
 }
 
 // Start starts the proxies, then the workers.
@@ -203,40 +205,56 @@ func (s *stack) Reference(prompt []int32, n int) []int32 { return Generate(promp
 func (s *stack) Unknown() int { return s.toPrefill.Unknown() + s.toDecode.Unknown() }
 
 func (s *stack) Workers() []adapters.Worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var ws []adapters.Worker
-	for _, role := range []spec.Role{spec.RoleRouter, spec.RolePrefill, spec.RoleDecode} {
-		if p := s.procs[role]; p != nil && p.running() {
-			ws = append(ws, adapters.Worker{ID: p.cfg.ID, Role: role, PID: p.cmd.Process.Pid, Pools: role != spec.RoleRouter})
-		}
+	for _, p := range s.present() {
+		ws = append(ws, adapters.Worker{ID: p.cfg.ID, Role: p.cfg.Role, PID: p.cmd.Process.Pid, Pools: p.cfg.Role != spec.RoleRouter})
 	}
 	return ws
 }
 
-// Idle asks each worker what is in flight there, past the proxies.
+// Idle asks each worker what is in flight there, past the proxies. What has not
+// changed for longer than any clock of the stack runs, and moves no bytes, will
+// never move again: it is held, not in flight.
 func (s *stack) Idle(ctx context.Context) (bool, string, error) {
+	var total load
 	var busy []string
-	s.mu.Lock()
-	procs := make([]*process, 0, len(s.procs))
-	for _, p := range s.procs {
-		procs = append(procs, p)
-	}
-	s.mu.Unlock()
-	for _, p := range procs {
-		if !p.running() {
-			continue
-		}
+	for _, p := range s.present() {
 		var l load
 		if err := getJSON(ctx, s.client, "http://"+p.ready.HTTP+"/load", &l); err != nil {
 			return false, "", fmt.Errorf("ask worker %s for its load: %w", p.cfg.ID, err)
 		}
+		total.Requests, total.Handoffs, total.Transfers = total.Requests+l.Requests, total.Handoffs+l.Handoffs, total.Transfers+l.Transfers
 		if !l.idle() {
 			busy = append(busy, fmt.Sprintf("%s: %d requests, %d handoffs, %d transfers", p.cfg.ID, l.Requests, l.Handoffs, l.Transfers))
 		}
 	}
 	slices.Sort(busy)
-	return len(busy) == 0, strings.Join(busy, "; "), nil
+	return total.idle() || s.stuck(total), strings.Join(busy, "; "), nil
+}
+
+// stuck reports whether the load has stood still for too long to move again.
+func (s *stack) stuck(l load) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l != s.lastLoad || l.Transfers > 0 {
+		s.lastLoad, s.stillSince = l, time.Now()
+		return false
+	}
+	c := defaultLimits(s.cfg.Limits)
+	return time.Since(s.stillSince) > max(c.HandoffTimeout, c.Lease)+c.AbortTimeout+c.PeerTimeout
+}
+
+// present are the incarnations that run.
+func (s *stack) present() []*process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ps []*process
+	for _, role := range []spec.Role{spec.RoleRouter, spec.RolePrefill, spec.RoleDecode} {
+		if p := s.procs[role]; p != nil && p.running() {
+			ps = append(ps, p)
+		}
+	}
+	return ps
 }
 
 // find resolves a role or a worker's id to the present incarnation.

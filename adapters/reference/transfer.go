@@ -2,8 +2,10 @@ package reference
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"conform/faults"
 	"conform/spec"
@@ -150,18 +152,42 @@ func (t *transferThreads) begin(thread string, x *transfer) (accesses []string, 
 	return accesses, true
 }
 
-// move carries the bytes, block by block. The failpoint stands between the post
-// and the bytes: a held transfer is one that the fabric has taken and not yet
-// carried out.
+// move carries the bytes. The failpoint stands between the post and the bytes: a
+// held transfer is one that the fabric has taken and not yet carried out, a
+// dropped one is reported as done although nothing arrived, and a duplicated one
+// arrives again when nobody counts on it.
 func (t *transferThreads) move(x *transfer, peer *nicPeer, access string) error {
 	act := t.w.passes(faults.Point{
-		Kind: "access", Name: x.mode, From: string(t.w.cfg.Role), To: string(x.role), Pool: x.pool,
-		Access: access, Handoff: x.flow.handoff, Req: x.flow.req, N: x.chunk,
-		Blocks: spec.MakeBlocks(x.remote...),
+		Kind: faults.KindAccess, Name: x.mode, From: string(t.w.cfg.Role), To: string(x.role), Pool: x.pool,
+		Access: access, Handoff: x.flow.handoff, Req: x.flow.req, N: x.chunk, Blocks: spec.MakeBlocks(x.remote...),
 	})
-	if act.Do == faults.Fail || act.Do == faults.Drop {
-		return fmt.Errorf("transfer failed by a fault of the plan")
+	switch act.Do {
+	case faults.Fail:
+		return errors.New("transfer failed by a fault of the plan")
+	case faults.Drop:
+		return nil
+	case faults.Duplicate:
+		t.w.spawn(func() { t.again(x, act) })
 	}
+	return t.carry(x, peer)
+}
+
+// again carries the bytes of a transfer that has been carried out, late.
+func (t *transferThreads) again(x *transfer, act faults.Action) {
+	peer := &nicPeer{addr: x.nic}
+	defer peer.close()
+	for range act.Copies {
+		select {
+		case <-time.After(act.After):
+			_ = t.carry(x, peer) // nobody waits for it
+		case <-t.w.ctx.Done():
+			return
+		}
+	}
+}
+
+// carry reads or writes block by block.
+func (t *transferThreads) carry(x *transfer, peer *nicPeer) error {
 	left, offset := x.n, 0
 	for i, block := range x.remote {
 		n := min(left, x.size)

@@ -27,13 +27,15 @@ type placed struct {
 // group holds the findings of one rule in one scenario, whatever mode or seed.
 type group struct {
 	rule     spec.RuleID
-	id       string // of the scenario
 	verdict  spec.Verdict
 	harm     spec.Harm
 	scenario *harness.ScenarioResult // of the first finding
 	runs     map[*harness.ScenarioResult]bool
 	findings []check.Finding
+	unlisted int // findings that the judge counted and did not list
 }
+
+func (g *group) count() int { return len(g.findings) + g.unlisted }
 
 func runGroups(r *harness.RunResult) []group {
 	in := make([]placed, 0, len(r.Scenarios))
@@ -53,16 +55,20 @@ func groupFindings(in []placed) []group {
 			id = p.scenario.ID
 		}
 		for _, r := range p.rules {
+			if len(r.Findings) == 0 {
+				continue
+			}
+			key := string(r.ID) + "\x00" + id
+			i, ok := at[key]
+			if !ok {
+				i = len(groups)
+				at[key] = i
+				groups = append(groups, group{rule: r.ID, scenario: p.scenario, runs: map[*harness.ScenarioResult]bool{}})
+			}
 			for _, f := range r.Findings {
-				key := string(r.ID) + "\x00" + id
-				i, ok := at[key]
-				if !ok {
-					i = len(groups)
-					at[key] = i
-					groups = append(groups, group{rule: r.ID, id: id, scenario: p.scenario, runs: map[*harness.ScenarioResult]bool{}})
-				}
 				groups[i].add(f, p.scenario)
 			}
+			groups[i].unlisted += found(r) - len(r.Findings)
 		}
 	}
 	slices.SortStableFunc(groups, func(a, b group) int {
@@ -85,6 +91,9 @@ func (g *group) add(f check.Finding, sc *harness.ScenarioResult) {
 	}
 }
 
+// found counts a rule's findings, those that the judge did not list included.
+func found(r check.RuleResult) int { return max(r.Found, len(r.Findings)) }
+
 var harms = []spec.Harm{
 	spec.HarmNone, spec.HarmUnprovenOrder, spec.HarmReclaimedOpen,
 	spec.HarmStaleAccess, spec.HarmWrongContent, spec.HarmWrongAnswer,
@@ -104,7 +113,7 @@ func writeGroups(p *page, groups []group) {
 	if rest := groups[shown:]; len(rest) > 0 {
 		n := 0
 		for _, g := range rest {
-			n += len(g.findings)
+			n += g.count()
 		}
 		p.line(fmt.Sprintf("  and %s more in %s; --format json has all", count(n, "finding"), count(len(rest), "other place")))
 	}
@@ -128,7 +137,7 @@ func (p *page) group(n int, g group) {
 		p.wrapped("     ", f.Text)
 		p.wrapped("       ", shownBy(f))
 	}
-	if more := len(g.findings) - shown; more > 0 {
+	if more := g.count() - shown; more > 0 {
 		p.line(fmt.Sprintf("     and %s more like it", number(more)))
 	}
 }

@@ -195,6 +195,17 @@ func TestTextIsShort(t *testing.T) {
 	require.Contains(t, b.String(), "other places; --format json has all")
 }
 
+// A judge lists the first findings of a rule and counts all of them.
+func TestUnlistedFindings(t *testing.T) {
+	r := &check.Result{Verdict: spec.Fail, Rules: []check.RuleResult{{
+		ID: spec.BLK2, Verdict: spec.Fail, Judged: 500, Found: 400, Findings: make([]check.Finding, 100),
+	}}}
+	var b bytes.Buffer
+	require.NoError(t, TraceText(&b, "x", r, Options{}))
+	require.Contains(t, b.String(), "FAIL  400 findings\n")
+	require.Contains(t, b.String(), "and 398 more like it\n")
+}
+
 func TestTraceText(t *testing.T) {
 	r := &check.Result{
 		Verdict: spec.Fail, Rules: failed().Scenarios[0].Rules, Stats: stats(),

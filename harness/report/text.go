@@ -101,7 +101,7 @@ func broken(rules []harness.RuleSummary) string {
 func traceHeadline(r *check.Result) string {
 	n := 0
 	for _, rule := range r.Rules {
-		n += len(rule.Findings)
+		n += found(rule)
 	}
 	switch {
 	case n > 0:
@@ -183,7 +183,7 @@ func runRules(p *page, r *harness.RunResult) {
 func traceRules(r *check.Result) []ruleRow {
 	rows := make([]ruleRow, 0, len(r.Rules))
 	for _, rule := range r.Rules {
-		rows = append(rows, ruleRow{rule.ID, rule.Verdict, rule.Judged, len(rule.Findings)})
+		rows = append(rows, ruleRow{rule.ID, rule.Verdict, rule.Judged, found(rule)})
 	}
 	return rows
 }

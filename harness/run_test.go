@@ -1,0 +1,169 @@
+package harness
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/adapters/reference"
+	"conform/spec"
+	"conform/spec/check"
+	"conform/traces"
+)
+
+// notJudgedYet are the rules that a later version judges.
+var notJudgedYet = map[spec.RuleID]bool{spec.REQ3: true, spec.SIG3: true, spec.SIG4: true}
+
+// The main job: every scenario in every mode, on real processes, passes on the
+// correct stack, reaches its branches and exercises every rule that is judged.
+func TestRunOfTheCorrectStackPasses(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	var mu sync.Mutex
+	finished := 0
+	res, err := Run(t.Context(), Config{OutDir: out, Progress: func(p Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Finished {
+			finished++
+		}
+	}})
+	require.NoError(t, err)
+	for _, s := range res.Scenarios {
+		require.Equal(t, spec.Pass, s.Verdict, "%s %s: %s%s", s.ID, s.Mode, s.Why, findingsOf(s))
+		require.NotEmpty(t, s.Branches)
+		for _, b := range s.Branches {
+			require.True(t, b.Reached, "%s %s: %s", s.ID, s.Mode, b.Name)
+		}
+		for _, f := range s.Faults {
+			require.Positive(t, f.Fired, "%s %s: %s", s.ID, s.Mode, f.Rule)
+		}
+		require.Positive(t, s.Stats.Reused, s.ID)
+	}
+	require.Equal(t, spec.Pass, res.Verdict)
+	require.Equal(t, len(res.Scenarios), finished)
+	for _, r := range res.Rules {
+		if notJudgedYet[r.ID] {
+			require.Equal(t, spec.NotJudged, r.Verdict, r.ID)
+			continue
+		}
+		require.Equal(t, spec.Pass, r.Verdict, r.ID)
+		require.Positive(t, r.Judged, r.ID)
+	}
+}
+
+func findingsOf(s ScenarioResult) string {
+	text := ""
+	for _, r := range s.Rules {
+		for _, f := range r.Findings[:min(3, len(r.Findings))] {
+			text += "\n" + string(r.ID) + ": " + f.Text
+		}
+	}
+	return text
+}
+
+// Each defect is found by the rule by which it is known; the long trials do the
+// same over many seeds.
+func TestRunFindsEachDefect(t *testing.T) {
+	for _, d := range reference.Defects() {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Defect: d.Name, Scenarios: d.Scenarios[:1], OutDir: filepath.Join(t.TempDir(), "run"), Jobs: 1}
+			if d.Mode != "" {
+				cfg.Modes = []string{d.Mode}
+			}
+			res, err := Run(t.Context(), cfg)
+			require.NoError(t, err)
+			for _, s := range res.Scenarios {
+				require.Contains(t, []spec.Verdict{spec.Fail, spec.Unproven}, s.Verdict, "%s %s: %s", s.ID, s.Mode, s.Why)
+				found := map[spec.RuleID]int{}
+				for _, r := range s.Rules {
+					found[r.ID] = len(r.Findings)
+				}
+				require.Positive(t, found[d.Rules[0]], "%s %s: %v", s.ID, s.Mode, found)
+			}
+		})
+	}
+}
+
+// What is reported is what a reader of the saved trace finds.
+func TestSavedTraceGivesTheSameVerdict(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	res, err := Run(t.Context(), Config{Scenarios: []string{"cancel-during-transfer"}, Defect: "free-at-cancel", Modes: []string{"push"}, OutDir: out})
+	require.NoError(t, err)
+	s := res.Scenarios[0]
+	tr, err := traces.Read(s.Trace, nil)
+	require.NoError(t, err)
+	again, err := check.Judge(t.Context(), tr, check.Options{})
+	require.NoError(t, err)
+	require.Equal(t, s.Verdict, again.Verdict)
+	require.Equal(t, s.Rules, again.Rules)
+	m, err := traces.ReadManifest(s.Trace)
+	require.NoError(t, err)
+	require.Equal(t, "free-at-cancel", m.Defect)
+	require.Equal(t, uint64(1), m.Seed)
+	require.NotEmpty(t, m.Plan)
+	require.NotEmpty(t, m.Files)
+	require.False(t, m.End.IsZero())
+}
+
+// A run that is asked to stop ends its workers and keeps its traces.
+func TestInterruptedRunKeepsItsTraces(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var once sync.Once
+	res, err := Run(ctx, Config{Scenarios: []string{"worker-killed"}, OutDir: out, Jobs: 1, Progress: func(p Progress) {
+		if p.Phase == "running" {
+			once.Do(func() { time.AfterFunc(60*time.Millisecond, cancel) })
+		}
+	}})
+	require.NoError(t, err)
+	require.True(t, res.Interrupted)
+	require.Len(t, res.Scenarios, 1, "the second mode was not begun")
+	require.NotEqual(t, spec.Pass, res.Verdict)
+	tr, err := traces.Read(res.Scenarios[0].Trace, nil)
+	require.NoError(t, err)
+	sealed := 0
+	for _, e := range tr.Events {
+		if e.K == spec.KindSeal {
+			sealed++
+		}
+	}
+	require.GreaterOrEqual(t, sealed, 4, "sources that ended in good order")
+}
+
+// A plan of one's own replaces the scenario's; a rule that never fires shows.
+func TestRuleThatNeverFiresMakesTheScenarioInconclusive(t *testing.T) {
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "plan.yaml")
+	require.NoError(t, os.WriteFile(plan, []byte("rules:\n  - name: never\n    when: {signal: NO_SUCH}\n    do: drop\n"), 0o600))
+	res, err := Run(t.Context(), Config{Scenarios: []string{"baseline"}, Modes: []string{"push"}, Plan: plan, OutDir: filepath.Join(dir, "run")})
+	require.NoError(t, err)
+	require.Equal(t, spec.Inconclusive, res.Verdict)
+	require.Contains(t, res.Scenarios[0].Why, "never fired: never")
+}
+
+func TestDryRunStartsNothing(t *testing.T) {
+	dir := t.TempDir()
+	text, err := DryRun(Config{Scenarios: []string{"lease-expiry"}, OutDir: filepath.Join(dir, "run")})
+	require.NoError(t, err)
+	require.Contains(t, text, "lose-the-heartbeats")
+	require.Contains(t, text, "CONFORM_REFERENCE_WORKER=")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestDoctorFindsThisMachineReady(t *testing.T) {
+	for _, c := range Doctor(t.Context()) {
+		require.NotEmpty(t, c.Found, c.Name)
+		if c.Optional == "" {
+			require.True(t, c.OK, "%s: %s", c.Name, c.Found)
+		}
+	}
+}
