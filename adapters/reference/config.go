@@ -52,7 +52,7 @@ func defaultLimits(l adapters.Limits) adapters.Limits {
 
 const (
 	slotCount    = 24 // request slots of a stage
-	auxCount     = 8  // metadata slots of decode
+	auxCount     = 16 // metadata slots of decode
 	auxBytes     = 64
 	slotBytes    = 8
 	xferThreads  = 4

@@ -85,10 +85,10 @@ func Defects() []Defect {
 		},
 		{
 			defRejectLeaks, "A request rejected before admission leaks the peer's blocks",
-			"The stage that refuses tells the client but not the stage that has already reserved for it, whose duty to release rests on a word that never comes.",
+			"The stage that refuses tells the client but not the stage that has already reserved for it, whose duty to release rests on a word that never comes. In pull mode it is decode that refuses (reject-decode-capacity) and prefill that leaks.",
 			"Capacity is lost with each refused request, until a restart.",
 			[]spec.RuleID{spec.REQ2, spec.BLK5},
-			[]string{"reject-prefill-capacity", "reject-decode-capacity"}, "",
+			[]string{"reject-prefill-capacity"}, "push",
 			[]string{"vllm#41269", "sglang#28651"},
 		},
 		{
