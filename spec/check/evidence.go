@@ -149,11 +149,10 @@ func (c *court) judgeEvidence(k *accessCase, emits []int32, touched map[int32][]
 	k.chosen = best
 	p := &k.places[best]
 	c.touch(k, p, touched, spec.Pass)
-	if k.freed(p) {
+	if k.freed(p) || len(bestShort) > 0 {
 		c.judged(spec.SIG2, 1)
 	}
 	for _, s := range bestShort {
-		c.judged(spec.SIG2, 0)
 		n := k.classes[s.class].numbers[0]
 		c.find(c.finding(k, spec.SIG2, c.missing(), &n, s.events, "%s to %s: %s", c.describe(k.a), c.targetText(k, n), s.text))
 		if !s.atBegin {

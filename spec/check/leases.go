@@ -38,7 +38,8 @@ type block struct {
 	// dead is the alloc that broke BLK-1. From there on the block is judged no
 	// further.
 	dead int32
-	// broken are the mutations that broke BLK-4.
+	// broken are the mutations that the chain does not allow, and after which the
+	// block is judged on all the same.
 	broken []int32
 	// sure is how far the state is known despite losses: the epoch of the last
 	// mutation that settled it, and of the last that settled each holder.
@@ -279,7 +280,7 @@ func (c *court) brokenChain(b *block, m int32, breach *spec.Breach, sure bool) {
 		events = []int32{b.muts[n-1], m}
 		text += fmt.Sprintf("; the last that happened to it before is %s", c.say(b.muts[n-1]))
 	}
-	if breach.Rule == spec.BLK4 {
+	if breach.Rule == spec.BLK4 || !sure {
 		b.broken = append(b.broken, m)
 	}
 	if !sure {

@@ -80,13 +80,14 @@ func (c *court) signalFinding(e int32, v spec.Verdict, more ...int32) Finding {
 	return Finding{Rule: spec.SIG1, Verdict: v, Handoff: ev.Handoff, Req: ev.Req, Events: c.ids(append([]int32{e}, more...)...)}
 }
 
-// over reports whether some legal order has the access over at the event: ended,
-// or cut off by a fence.
-func (c *court) over(k *accessCase, e int32, more ...edge) bool {
-	if k.a.end != none && c.legal.feasible(append(more, edge{k.a.end, e})...) {
+// over reports whether some legal order has the access over at the event: begun
+// before it, and ended or cut off by a fence.
+func (c *court) over(k *accessCase, e int32) bool {
+	begun := edge{k.a.begin, e}
+	if k.a.end != none && c.legal.feasible(begun, edge{k.a.end, e}) {
 		return true
 	}
-	return slices.ContainsFunc(k.fences, func(f int32) bool { return c.legal.feasible(append(slices.Clip(more), edge{f, e})...) })
+	return slices.ContainsFunc(k.fences, func(f int32) bool { return c.legal.feasible(begun, edge{f, e}) })
 }
 
 // judgeEnded judges that an access has ended at a signal that says so.
@@ -128,13 +129,14 @@ func (c *court) judgeClaim(e int32, k *accessCase) {
 func (c *court) unseenEnd(e int32, k *accessCase) {
 	a := k.a
 	seal := c.h.sources[a.src].seal
+	begun := c.legal.surelyBefore(a.begin, e)
 	v := spec.Unproven
 	switch {
-	case c.lost:
+	case c.lost && begun:
 		v = spec.Inconclusive
-	case seal != none && (c.h.srcOf[e] == a.src || !c.legal.mayPrecede(seal, e)):
+	case !c.lost && seal != none && (c.h.srcOf[e] == a.src || !c.legal.mayPrecede(seal, e)):
 		v = spec.Fail
-	case !c.legal.surelyBefore(a.begin, e):
+	case !begun:
 		return
 	}
 	f := c.signalFinding(e, v, a.begin)
