@@ -53,8 +53,9 @@ func takenTwice(r *recorded) bool {
 func lateWord(r *recorded) bool {
 	gone := map[string]int64{}
 	for i := range r.events {
-		if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" {
-			gone[e.Src+"\x00"+e.Handoff] = e.T
+		key := r.events[i].Src + "\x00" + r.events[i].Handoff
+		if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" && gone[key] == 0 {
+			gone[key] = e.T // the first: a defect may free twice
 		}
 	}
 	return r.any(func(e *spec.Event) bool {
