@@ -62,8 +62,21 @@ func rulesPage() []byte {
 		ruleTrace(&b, "A minimal trace that breaks it", r.Bad)
 		ruleTrace(&b, "A minimal trace that keeps it", r.Good)
 	}
-	b.WriteString(transitionsPage())
+	transitionTables(&b)
 	return b.Bytes()
+}
+
+// transitionTables writes the two machines and the facts of ownership.
+func transitionTables(b *bytes.Buffer) {
+	b.WriteString("\n## Transitions\n\nWho may take which step, when, and what makes it final.\n\n" +
+		"| step | who | guard | what makes it final | rules |\n|---|---|---|---|---|\n")
+	for _, t := range spec.Transitions() {
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", step(t), t.Who, t.Guard, t.Final, joinRules(t.Rules))
+	}
+	b.WriteString("\n## Ownership\n\n| what | owner | ended by | evidence required before it is reassigned |\n|---|---|---|---|\n")
+	for _, f := range spec.Ownership() {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Subject, f.Owner, f.EndedBy, f.Evidence)
+	}
 }
 
 func ruleTrace(b *bytes.Buffer, title string, read func() ([]byte, error)) {
@@ -109,7 +122,7 @@ func defectsPage() []byte {
 	for _, d := range harness.Defects() {
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", d.Name, strings.TrimSuffix(d.Title, "."), d.Cause)
 		fmt.Fprintf(&b, "Harm: %s\n\n", d.Harm)
-		fmt.Fprintf(&b, "- Rules: %s\n", strings.ReplaceAll(joinRules(d.Rules), ",", ", "))
+		fmt.Fprintf(&b, "- Rules: %s\n", joinRules(d.Rules))
 		fmt.Fprintf(&b, "- Forced by: %s\n", strings.Join(d.Scenarios, ", "))
 		if d.Mode != "" {
 			fmt.Fprintf(&b, "- Mode: %s\n", d.Mode)

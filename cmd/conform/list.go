@@ -136,7 +136,7 @@ func joinRules(ids []spec.RuleID) string {
 	for i, id := range ids {
 		s[i] = string(id)
 	}
-	return strings.Join(s, ",")
+	return strings.Join(s, ", ")
 }
 
 func judgedWord(id spec.RuleID) string {

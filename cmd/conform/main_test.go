@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status":  statusCommand,
 			"refuses": refusesCommand,
+			"chomp":   chompCommand,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NO_COLOR", "")
@@ -61,4 +63,13 @@ func refusesCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "conform: ") {
 		ts.Fatalf("expected one line that begins with conform: on standard error")
 	}
+}
+
+// chompCommand is: chomp FILE. It takes the last line feed off, as a crash would.
+func chompCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: chomp FILE")
+	}
+	path := ts.MkAbs(args[0])
+	ts.Check(os.WriteFile(path, []byte(strings.TrimSuffix(ts.ReadFile(path), "\n")), 0o644))
 }

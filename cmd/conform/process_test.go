@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,21 @@ func TestReaderGoesAway(t *testing.T) {
 		require.NoError(t, cmd.Run(), "%v", args)
 		require.NoError(t, w.Close())
 	}
+}
+
+// A port that somebody else has is told of before anything is started or written.
+func TestPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), "out")
+	c := newCall(realBackend())
+	require.Equal(t, statusUsage, c.main(t.Context(), []string{"run", "--port", port, "--out", out}))
+	require.Contains(t, c.errs.String(), port)
+	require.Equal(t, 1, strings.Count(c.errs.String(), "\n"), c.errs.String())
+	require.NoFileExists(t, out)
 }
 
 // Ctrl-C in the middle of a run: the workers end, the traces stay and can be

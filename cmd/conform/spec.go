@@ -2,20 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"conform/harness/report"
 	"conform/spec"
+	"conform/spec/check"
 )
-
-// notJudged are the rules that this version registers and has no judge for.
-func isJudged(id spec.RuleID) bool {
-	return id != spec.REQ3 && id != spec.SIG3 && id != spec.SIG4
-}
 
 func (a *app) specCommand() *cobra.Command {
 	var format string
@@ -76,14 +74,16 @@ func ruleFields(r spec.Rule) ruleJSON {
 
 func (a *app) specAll(format string) error {
 	if format == formatJSON {
-		return specAllJSON(a.stdout)
+		return report.Encode(a.stdout, specJSON())
 	}
 	fmt.Fprintln(a.stdout, "RULES")
 	for _, r := range spec.Rules() {
 		fmt.Fprintln(a.stdout)
 		writeRule(a.stdout, r)
 	}
-	return writeTransitions(a.stdout)
+	writeTransitions(a.stdout)
+	writeOwnership(a.stdout)
+	return nil
 }
 
 func writeRule(w io.Writer, r spec.Rule) {
@@ -120,9 +120,81 @@ func (a *app) specRule(r spec.Rule, format string) error {
 	return nil
 }
 
-// TODO until spec.Transitions has landed.
-func writeTransitions(w io.Writer) error { _, err := fmt.Fprintln(w, "\nTRANSITIONS"); return err }
+// writeTransitions writes who may take which step, when, and on what evidence.
+func writeTransitions(w io.Writer) {
+	fmt.Fprintln(w, "\nTRANSITIONS")
+	for _, t := range spec.Transitions() {
+		fmt.Fprintf(w, "\n%s\n", step(t))
+		fmt.Fprintf(w, "  who    %s\n  guard  %s\n  final  %s\n", t.Who, t.Guard, t.Final)
+		if len(t.Rules) > 0 {
+			fmt.Fprintf(w, "  rules  %s\n", joinRules(t.Rules))
+		}
+	}
+}
 
-func transitionsPage() string { return "" }
+// step names a transition.
+func step(t spec.Transition) string {
+	if t.From == "" {
+		return fmt.Sprintf("%s: %s -> %s", t.Machine, t.Event, t.To)
+	}
+	return fmt.Sprintf("%s %s: %s -> %s", t.Machine, t.From, t.Event, t.To)
+}
 
-func specAllJSON(w io.Writer) error { _, err := fmt.Fprintln(w, `{"transitions":[]}`); return err }
+func writeOwnership(w io.Writer) {
+	fmt.Fprintln(w, "\nOWNERSHIP")
+	for _, f := range spec.Ownership() {
+		fmt.Fprintf(w, "\n%s\n  owner     %s\n  ended by  %s\n  evidence  %s\n", f.Subject, f.Owner, f.EndedBy, f.Evidence)
+	}
+}
+
+// protocolJSON is the protocol as programs see it.
+type protocolJSON struct {
+	Rules       []ruleJSON       `json:"rules"`
+	Transitions []transitionJSON `json:"transitions"`
+	Ownership   []factJSON       `json:"ownership"`
+}
+
+type transitionJSON struct {
+	Machine string        `json:"machine"`
+	From    string        `json:"from"`
+	Event   spec.Kind     `json:"event"`
+	To      string        `json:"to"`
+	Who     string        `json:"who"`
+	Guard   string        `json:"guard"`
+	Final   string        `json:"final"`
+	Rules   []spec.RuleID `json:"rules"`
+}
+
+type factJSON struct {
+	Subject  string `json:"subject"`
+	Owner    string `json:"owner"`
+	EndedBy  string `json:"ended_by"`
+	Evidence string `json:"evidence"`
+}
+
+func specJSON() protocolJSON {
+	var p protocolJSON
+	for _, r := range spec.Rules() {
+		p.Rules = append(p.Rules, ruleFields(r))
+	}
+	for _, t := range spec.Transitions() {
+		t.Rules = append([]spec.RuleID{}, t.Rules...)
+		p.Transitions = append(p.Transitions, transitionJSON(t))
+	}
+	for _, f := range spec.Ownership() {
+		p.Ownership = append(p.Ownership, factJSON(f))
+	}
+	return p
+}
+
+// isJudged reports whether this version has a judge for a rule. The judge itself
+// says so: it is asked about a trace of nothing.
+func isJudged(id spec.RuleID) bool {
+	result, err := check.Judge(context.Background(), &spec.Trace{}, check.Options{})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(result.Rules, func(r check.RuleResult) bool {
+		return r.ID == id && r.Verdict != spec.NotJudged
+	})
+}
