@@ -301,14 +301,11 @@ func (c *court) lostMutationMayPrecede(p, e int32) bool {
 	if !c.h.sources[pool.src].lost() {
 		return false
 	}
-	last := none
-	for _, m := range pool.muts {
-		if c.h.epoch(m) > 0 {
-			break
-		}
-		last = m
+	if pool.whole == 0 {
+		return true
 	}
-	return last == none || last == e || c.base.mayPrecede(last, e)
+	last := pool.muts[pool.whole-1]
+	return last == e || c.base.mayPrecede(last, e)
 }
 
 // freed reports whether the lease of some block, as the place has it, was freed.

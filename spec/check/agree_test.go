@@ -173,6 +173,16 @@ func twoClocks(t *rapid.T) *writer {
 		}
 		w.add(e.Src, e.Th, at, width, e)
 	}
+	if rapid.IntRange(0, 2).Draw(t, "compared") == 0 {
+		lo := off + int64(rapid.IntRange(-20, 20).Draw(t, "lo"))
+		cmp := spec.Event{K: spec.KindClockCmp, Clock: "p", Lo: lo, Hi: lo + int64(rapid.IntRange(0, 20).Draw(t, "hi"))}
+		src := "D"
+		if rapid.Bool().Draw(t, "by the other") {
+			src, cmp.Clock, cmp.Lo, cmp.Hi = "P", "m", -cmp.Hi, -cmp.Lo
+			w.t[spec.Thread{Src: "P", Th: "cmp"}] = -1000
+		}
+		w.add(src, "cmp", 0, 0, cmp)
+	}
 	if tie > 0 {
 		w.add("D", "tie", 15, 5, spec.Event{K: spec.KindEmit, Sig: "s", Signal: "TIE"})
 		w.t[spec.Thread{Src: "P", Th: "tie"}] = -1000
@@ -189,6 +199,16 @@ func twoClocks(t *rapid.T) *writer {
 func legalAt(t require.TestingT, w *writer, offset int64) bool {
 	tr := spec.Trace{Events: make([]spec.Event, len(w.tr.Events))}
 	for i, e := range w.tr.Events {
+		if e.K == spec.KindClockCmp {
+			lo, hi := e.Lo, e.Hi
+			if e.Src == "P" {
+				lo, hi = -hi, -lo
+			}
+			if offset < lo || offset > hi {
+				return false
+			}
+			e.K = spec.KindNote
+		}
 		e.Clock = strings.Replace(e.Clock, "p", "m", 1)
 		if e.Src == "P" {
 			e.T, e.T2 = e.T-offset, e.T2-offset

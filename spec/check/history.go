@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -27,6 +28,7 @@ type history struct {
 	pos     []int32 // in its thread
 	poolOf  []int32 // of a mutation, none for the rest
 	poolPos []int32
+	epochOf []int32 // how many losses of its source lie before the event
 	emitOf  []int32 // of an observe, none for the rest and for an unknown sig
 
 	sources  []source
@@ -82,6 +84,9 @@ type pool struct {
 	name   string
 	src    int32 // that mutates it, else that declared it
 	muts   []int32
+	// whole is the number of mutations before the first loss of the source: up to
+	// there, none is missing.
+	whole int
 }
 
 type access struct {
@@ -168,7 +173,7 @@ func newHistory(tr *spec.Trace) (*history, error) {
 	}
 	h := &history{
 		ev: tr.Events, srcOf: make([]int32, n), clockOf: make([]int32, n), thread: make([]int32, n), pos: make([]int32, n),
-		poolOf: make([]int32, n), poolPos: make([]int32, n), emitOf: make([]int32, n),
+		poolOf: make([]int32, n), poolPos: make([]int32, n), epochOf: make([]int32, n), emitOf: make([]int32, n),
 		srcIndex: map[string]int32{}, workerID: map[string]int32{}, clockID: map[string]int32{},
 		threadID: map[spec.Thread]int32{}, poolID: map[poolKey]int32{}, accessID: map[string]int32{},
 		observes: map[int32][]int32{}, emitting: map[int32][]int32{}, fences: map[fenceKey][]int32{}, byKind: map[spec.Kind][]int32{},
@@ -181,6 +186,7 @@ func newHistory(tr *spec.Trace) (*history, error) {
 	for i := range h.ev {
 		h.place(int32(i))
 	}
+	h.countLosses()
 	sigs := map[string]int32{}
 	for i := range h.ev {
 		h.index(int32(i), sigs)
@@ -386,16 +392,29 @@ func (h *history) anyLost() bool {
 	return slices.ContainsFunc(h.sources, func(s source) bool { return s.lost() })
 }
 
-// epoch counts the losses of an event's source up to it: between two events of
-// different epochs, events are missing.
-func (h *history) epoch(e int32) int {
-	n := 0
-	for _, l := range h.sources[h.srcOf[e]].losses {
-		if l.Next <= h.ev[e].Seq {
-			n++
+// countLosses counts for each event the losses of its source before it: between
+// two events of one source with different counts, events are missing.
+func (h *history) countLosses() {
+	next := make([]int, len(h.sources))
+	for i := range h.sources {
+		s := &h.sources[i]
+		slices.SortStableFunc(s.losses, func(a, b spec.Loss) int { return cmp.Compare(a.Next, b.Next) })
+		s.losses = slices.CompactFunc(s.losses, func(a, b spec.Loss) bool { return a.Next == b.Next })
+	}
+	for i := range h.ev {
+		src := h.srcOf[i]
+		losses := h.sources[src].losses
+		for next[src] < len(losses) && losses[next[src]].Next <= h.ev[i].Seq {
+			next[src]++
+		}
+		h.epochOf[i] = int32(next[src])
+	}
+	for i := range h.pools {
+		p := &h.pools[i]
+		for p.whole < len(p.muts) && h.epochOf[p.muts[p.whole]] == 0 {
+			p.whole++
 		}
 	}
-	return n
 }
 
 // from and till are the event's time interval on its clock, counted from the

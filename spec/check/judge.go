@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -190,7 +189,7 @@ func (c *court) notes() []string {
 		s := &c.h.sources[i]
 		switch {
 		case s.lost():
-			l := slices.MinFunc(s.losses, func(a, b spec.Loss) int { return int(int64(a.Next) - int64(b.Next)) })
+			l := s.losses[0]
 			notes = append(notes, fmt.Sprintf("source %s of %s is lost from seq %d on (%s%s): its last event is %s; the verdict is at best inconclusive",
 				s.name, c.h.workers[s.worker], l.Next, l.Why, at(l.Pos), c.lastOf(s)))
 		case s.seal == none:

@@ -43,8 +43,8 @@ type block struct {
 	broken []int32
 	// sure is how far the state is known despite losses: the epoch of the last
 	// mutation that settled it, and of the last that settled each holder.
-	sure    int
-	holders map[string]int
+	sure    int32
+	holders map[string]int32
 
 	state spec.Block
 }
@@ -87,13 +87,15 @@ func (c *court) replay() error {
 			if err := c.spend(e.Blocks); err != nil {
 				return err
 			}
+			judged := false
 			for n := range e.Blocks.All {
-				c.mutate(c.chains.id(int32(p), n), m)
+				judged = c.mutate(c.chains.id(int32(p), n), m) || judged
 			}
-			switch e.K {
-			case spec.KindAlloc:
+			switch {
+			case !judged:
+			case e.K == spec.KindAlloc:
 				c.judged(spec.BLK1, 1)
-			case spec.KindDrop, spec.KindFree:
+			case e.K == spec.KindDrop || e.K == spec.KindFree:
 				c.judged(spec.BLK4, 1)
 			}
 		}
@@ -122,11 +124,12 @@ func blockOp(e *spec.Event) spec.BlockOp {
 	return op
 }
 
-// mutate applies one mutation to one block.
-func (c *court) mutate(id, m int32) {
+// mutate applies one mutation to one block. It is false for a block that is
+// judged no further.
+func (c *court) mutate(id, m int32) bool {
 	b := &c.chains.blocks[id]
 	if b.dead != none {
-		return
+		return false
 	}
 	e := &c.h.ev[m]
 	next, breach := b.state.Step(blockOp(e))
@@ -170,6 +173,7 @@ func (c *court) mutate(id, m int32) {
 		}
 	}
 	b.state = next
+	return true
 }
 
 // current is the block's last lease, nil if there was none.
@@ -233,13 +237,13 @@ func (c *court) revoked(l *lease, grant int32, by, mode string) int32 {
 // before it.
 func (c *court) settle(b *block, m int32, next spec.Block) {
 	e := &c.h.ev[m]
-	epoch := c.h.epoch(m)
+	epoch := c.h.epochOf[m]
 	if e.K == spec.KindAlloc || e.K == spec.KindFree {
 		b.sure, b.holders = epoch, nil
 	}
 	if e.Holder != "" && next.Leased {
 		if b.holders == nil {
-			b.holders = map[string]int{}
+			b.holders = map[string]int32{}
 		}
 		b.holders[e.Holder] = epoch
 	}
@@ -249,7 +253,7 @@ func (c *court) settle(b *block, m int32, next spec.Block) {
 // since what it builds on: no loss between the two.
 func (c *court) certain(b *block, m int32) bool {
 	e := &c.h.ev[m]
-	epoch := c.h.epoch(m)
+	epoch := c.h.epochOf[m]
 	known := func(name string) bool {
 		if at, ok := b.holders[name]; ok {
 			return at == epoch
