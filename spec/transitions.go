@@ -21,36 +21,44 @@ func Transitions() []Transition {
 	return []Transition{
 		{
 			block, "Free", KindAlloc, "Leased", "the pool's worker", "the block is free",
-			"the pool's own order: at once", []RuleID{BLK1},
+			"the pool's own order: at once",
+			[]RuleID{BLK1},
 		},
 		{
 			block, "Leased", KindHold, "Leased", "the pool's worker", "the holder does not hold the lease yet",
-			"the pool's own order: at once", []RuleID{BLK4},
+			"the pool's own order: at once",
+			[]RuleID{BLK4},
 		},
 		{
 			block, "Leased", KindGrant, "Leased", "the pool's worker", "the block is leased; the grant exposes this lease, not the block",
-			"a signal that tells the accessor; until it arrives the accessor may not begin", []RuleID{BLK4, SIG2},
+			"a signal that tells the accessor; until it arrives the accessor may not begin",
+			[]RuleID{BLK4, SIG2},
 		},
 		{
 			block, "Leased", KindBegin, "Leased", "the accessor that the grant names, or the pool's worker for a holder",
 			"it begins under the lease that it was granted, in the granted mode, before the revoke",
-			"a path from the alloc, over the grant, to the begin", []RuleID{BLK3, SIG2, REQ1, REQ3},
+			"a path from the alloc, over the grant, to the begin",
+			[]RuleID{BLK3, SIG2, REQ1, REQ3},
 		},
 		{
 			block, "Leased", KindEnd, "Leased", "the accessor", "it knows that it touches the block no more",
-			"a signal of the accessor that claims completed or drained, and does not lie", []RuleID{SIG1},
+			"a signal of the accessor that claims completed or drained, and does not lie",
+			[]RuleID{SIG1},
 		},
 		{
 			block, "Leased", KindRevoke, "Leased", "the pool's worker", "none: it forbids new accesses and ends none that is open",
-			"only together with a fence, or with the word of the accessor", []RuleID{BLK3},
+			"only together with a fence, or with the word of the accessor",
+			[]RuleID{BLK3},
 		},
 		{
 			block, "Leased", KindFence, "Leased", "the pool's worker's memory protection", "none: it needs no word from the peer",
-			"itself: no access under the handoff touches the block from here on", []RuleID{BLK2, SIG2},
+			"itself: no access under the handoff touches the block from here on",
+			[]RuleID{BLK2, SIG2},
 		},
 		{
 			block, "Leased", KindDrop, "Leased", "the pool's worker", "the holder holds the lease",
-			"the pool's own order: at once", []RuleID{BLK4},
+			"the pool's own order: at once",
+			[]RuleID{BLK4},
 		},
 		{
 			block, "Leased", KindFree, "Free", "the pool's worker", "no other holder is left and no access is open",
@@ -60,32 +68,39 @@ func Transitions() []Transition {
 		{request, "", KindSubmit, "submitted", "the client", "none", "at once", nil},
 		{
 			request, "submitted", KindAdmit, "admitted", "the stage itself", "what it needs is within what the stage can process, not only within the configured limit",
-			"the stage's own decision", []RuleID{REQ5},
+			"the stage's own decision",
+			[]RuleID{REQ5},
 		},
 		{
 			request, "submitted, admitted", KindReject, "rejected", "the stage itself; it holds for every stage", "none",
-			"at once: from then on no stage accepts it, transfers for it or emits output for it", []RuleID{REQ1},
+			"at once: from then on no stage accepts it, transfers for it or emits output for it",
+			[]RuleID{REQ1},
 		},
 		{request, "admitted", KindOffer, "offered", "the stage that passes it on", "none", "the other stage's accept or reject", nil},
 		{
 			request, "offered", KindAccept, "accepted", "the stage that takes over", "no stage rejected it; reserving blocks is not accepting",
-			"the stage's own decision, on state that it takes for valid", []RuleID{REQ1, DAT1},
+			"the stage's own decision, on state that it takes for valid",
+			[]RuleID{REQ1, DAT1},
 		},
 		{
 			request, "accepted", KindOutput, "accepted", "the stage that computes", "no stage rejected it",
-			"the client has it", []RuleID{REQ1, DAT2},
+			"the client has it",
+			[]RuleID{REQ1, DAT2},
 		},
 		{
 			request, "any live", KindCancel, "cancelled", "the thread of the stage that decides, when it takes the wish in", "none",
-			"each hold on each worker given back by a signal; an answer, where one was asked for", []RuleID{REQ2, REQ3, SIG4},
+			"each hold on each worker given back by a signal; an answer, where one was asked for",
+			[]RuleID{REQ2, REQ3, SIG4},
 		},
 		{
 			request, "any live", KindExpire, "expired", "a clock of the stage", "none: time is no evidence about the peer",
-			"a fence, or the word of each peer; not the clock", []RuleID{REQ2},
+			"a fence, or the word of each peer; not the clock",
+			[]RuleID{REQ2},
 		},
 		{
 			request, "any", KindFinish, "finished", "the stage itself; the client for what it was told", "it has not finished there; the client's answer states what happened",
-			"at once", []RuleID{REQ4},
+			"at once",
+			[]RuleID{REQ4},
 		},
 	}
 }

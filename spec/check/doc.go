@@ -1,2 +1,68 @@
-// Package check judges saved traces. (The chapter is written below, file by file.)
+// Package check judges saved traces: it tells whether what was recorded keeps
+// the rules of the specification, and shows the events that prove it.
+//
+// It needs nothing but the trace. No engine runs, nothing is asked of a network,
+// and the same trace always gives the same result. [Judge] is the whole API;
+// what follows is how it comes to its result, in the order in which it does.
+//
+// # What can be known
+//
+// A trace is what several recorders wrote down, each in its own order and by its
+// own clock. history.go indexes it: sources, threads, pools, accesses, signals,
+// which handoff belongs to which request, and which sources lost events.
+//
+// order.go holds what is certain about the order of any two events: program
+// order, the order of each pool, and that a signal is emitted before it is
+// observed. The clocks' offsets are unknown constants. They are solved for
+// (clocks.go), so that no skew between machines ever makes an alarm, and every
+// order that some offsets allow counts as possible. If nothing is possible, the
+// trace is bad input ([BadTrace]). feasible.go answers the one question that all
+// rules ask: is there a legal order in which also this comes before that?
+// "Later in every legal order" is that the reverse is not feasible.
+//
+// # Question 1: did it go wrong?
+//
+// leases.go replays each pool with [spec.Block.Step]. A pool's order is known,
+// so that this alone judges who allocated, held, dropped and freed what
+// (BLK-1, BLK-4). access.go finds for each access the leases that it may
+// belong to, by grant or by holder, and questionone.go asks whether it fits one:
+// not even by its begin, and it was stale (BLK-3); not with its end, and the
+// lease ended while it was open (BLK-2). A fence, where there was one, ends an
+// access or turns it away. Then joint.go asks whether the accesses that fit
+// alone fit together: two may need two different offsets of the same clocks.
+//
+// porcupine.go asks again, by other means: for each block, Porcupine searches
+// for a linearization of the block's history (blockhistory.go) in the same
+// model. It must refuse no block in which the solver found nothing; if it ever
+// does, one of the two has a defect, and the verdict is error. Tests hold the
+// two against each other on thousands of random histories, and the solver
+// against trying out every offset.
+//
+// # Question 2: was it only luck?
+//
+// evidence.go asks, for each access and the free of its lease, whether a path of
+// program order and of signals leads from the one to the other, whose claims
+// permit it. Without one the order was right and nothing made it so: unproven
+// (SIG-2). grantees.go asks the same for those who were granted a lease and of
+// whom no access was seen.
+//
+// # The other rules
+//
+// signals.go holds what signals claim against what their senders did (SIG-1),
+// and infers what each kind of signal really proves. requests.go, settled.go and
+// data.go judge requests, leaks and content. A rule without an entry in the
+// registry of judges is reported as "not judged", and never counts as a pass.
+//
+// # What is missing
+//
+// A source that lost events makes the verdict at best inconclusive, and so is
+// whatever only the absence of an event shows. What contradicts by events that
+// are there fails all the same. [Result.Notes] says where each lost source ends.
+//
+// # Limits
+//
+// A trace is untrusted input. Time is near linear in its length but for
+// Porcupine, whose time per block is bounded ([Options].BlockTimeout), and for
+// what a hostile trace can ask, which the context bounds. Memory is bounded by
+// the length of the trace and the limits that [LimitError] reports.
 package check

@@ -432,7 +432,3 @@ func relative(t, zero int64) int64 {
 func (h *history) isClient(worker int32) bool {
 	return slices.Contains(h.roles[worker], spec.RoleClient)
 }
-
-func (h *history) isHarness(worker int32) bool {
-	return slices.Contains(h.roles[worker], spec.RoleHarness)
-}
