@@ -91,7 +91,12 @@ func (c *court) openCases() error {
 			return err
 		}
 		k.fences = c.fencesOf(a)
+		seen := map[int64]bool{} // a list may name a block twice
 		for n := range c.h.ev[a.begin].Blocks.All {
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
 			id, ok := c.chains.blockID[blockKey{a.pool, n}]
 			if !ok {
 				id = none

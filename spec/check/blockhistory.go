@@ -44,6 +44,7 @@ func (o *order) interval(e, clock int32) (low, high int64) {
 type builder struct {
 	c     *court
 	b     *block
+	muts  []int32 // its chain, up to where it is judged no further
 	clock int32
 	steps []blockStep
 }
@@ -60,10 +61,10 @@ func (s *builder) add(b blockStep) {
 func (s *builder) chainBounds(e int32) (first, last int) {
 	base := s.c.base
 	if base.before.of == nil {
-		return 0, len(s.b.muts)
+		return 0, len(s.muts)
 	}
 	upTo := func(pos int32) int {
-		return sort.Search(len(s.b.muts), func(i int) bool { return s.c.h.poolPos[s.b.muts[i]] >= pos })
+		return sort.Search(len(s.muts), func(i int) bool { return s.c.h.poolPos[s.muts[i]] >= pos })
 	}
 	return upTo(base.precededBy(e, s.b.pool)), upTo(base.followedFrom(e, s.b.pool))
 }
@@ -94,7 +95,7 @@ func (s *builder) access(k *accessCase, id int32, n int) {
 func (s *builder) unseen(k *accessCase, end blockStep) {
 	end.event = k.a.begin
 	end.low, end.high = s.c.base.interval(k.a.begin, s.clock)
-	end.first, end.last = 0, len(s.b.muts)
+	end.first, end.last = 0, len(s.muts)
 	if seal := s.c.h.sources[k.a.src].seal; seal != none && !s.c.lost {
 		low, high := s.c.base.interval(seal, s.clock)
 		end.low, end.high = max(end.low, low), max(end.high, high)
@@ -106,11 +107,11 @@ func (s *builder) unseen(k *accessCase, end blockStep) {
 // further, the accesses to it and the fences that end them.
 func (c *court) build(id int32, cases []int32) []blockStep {
 	b := &c.chains.blocks[id]
-	s := builder{c: c, b: b, clock: c.h.sources[c.h.pools[b.pool].src].clock}
-	for i, m := range b.muts {
-		if m == b.dead {
-			break
-		}
+	s := builder{c: c, b: b, muts: b.muts, clock: c.h.sources[c.h.pools[b.pool].src].clock}
+	if b.dead != none {
+		s.muts = b.muts[:len(b.muts)-1] // the last is the alloc that broke BLK-1
+	}
+	for i, m := range s.muts {
 		s.add(blockStep{op: blockOp(&c.h.ev[m]), event: m, chain: i, bad: slices.Contains(b.broken, m)})
 	}
 	fenced := map[int32]bool{}

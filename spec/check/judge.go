@@ -70,7 +70,7 @@ type court struct {
 	lost   bool // some source is
 	// evidence is, for each lease whose end no evidence forced, how bad that is.
 	evidence map[int32]spec.Verdict
-	said     map[saying]int // findings that say the same of several blocks
+	said     map[saying]bool // findings that say the same of several blocks
 	stats    Stats
 	broken   []string // what the judge found wrong with itself
 }
@@ -109,7 +109,7 @@ func (c *court) judge() error {
 			c.rules[id].Verdict = spec.Unexercised
 		}
 	}
-	c.said, c.evidence = map[saying]int{}, map[int32]spec.Verdict{}
+	c.said, c.evidence = map[saying]bool{}, map[int32]spec.Verdict{}
 	if err := c.replay(); err != nil {
 		return err
 	}
@@ -156,13 +156,16 @@ type saying struct {
 	verdict spec.Verdict
 }
 
-// findOnce adds a finding unless the same was found about the same event for
-// another block.
-func (c *court) findOnce(f Finding, event int32) {
+// findOnce adds a finding, and reports that it did, unless the same was found
+// about the same event for another block.
+func (c *court) findOnce(f Finding, event int32) bool {
 	s := saying{f.Rule, event, f.Verdict}
-	if c.said[s]++; c.said[s] == 1 {
-		c.find(f)
+	if c.said[s] {
+		return false
 	}
+	c.said[s] = true
+	c.find(f)
+	return true
 }
 
 // result puts together what was judged.

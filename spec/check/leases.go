@@ -292,5 +292,7 @@ func (c *court) brokenChain(b *block, m int32, breach *spec.Breach, sure bool) {
 		text += "; events of this source are missing in between, which may explain it"
 	}
 	f.Text, f.Events = text, c.ids(events...)
-	c.findOnce(f, m)
+	if c.findOnce(f, m) && (c.h.ev[m].K == spec.KindHold || c.h.ev[m].K == spec.KindGrant) {
+		c.judged(spec.BLK4, 1) // these count only where they break the rule
+	}
 }

@@ -91,8 +91,11 @@ func (c *court) missingEnd(k *accessCase) {
 		}
 	}
 	p := &k.places[0]
+	if !k.freed(p) {
+		c.judged(spec.BLK2, 1)
+	}
 	c.find(c.finding(k, spec.BLK2, spec.Inconclusive, k.firstNumber(), []int32{k.a.begin, p.until},
-		"%s was not seen to end, and its lease ended at %s before its source was sealed; events are missing that may say otherwise",
+		"%s was not seen to end before its source was sealed, and its lease was over by %s, before that; events are missing that may say otherwise",
 		c.describe(k.a), c.say(p.until)))
 }
 
