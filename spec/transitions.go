@@ -17,7 +17,11 @@ type Transition struct {
 // Transitions is the table of both machines, in the order of a life. It is what
 // [Block.Step] and [Request.Step] do, for people.
 func Transitions() []Transition {
-	const block, request = "Block", "Request"
+	return append(blockTransitions(), requestTransitions()...)
+}
+
+func blockTransitions() []Transition {
+	const block = "Block"
 	return []Transition{
 		{
 			block, "Free", KindAlloc, "Leased", "the pool's worker", "the block is free",
@@ -65,6 +69,12 @@ func Transitions() []Transition {
 			"for each access a path from its end, or a fence, to the free; for each grantee that was not seen, its word that it stopped, completed or drained, or a fence",
 			[]RuleID{BLK2, BLK4, SIG2},
 		},
+	}
+}
+
+func requestTransitions() []Transition {
+	const request = "Request"
+	return []Transition{
 		{request, "", KindSubmit, "submitted", "the client", "none", "at once", nil},
 		{
 			request, "submitted", KindAdmit, "admitted", "the stage itself", "what it needs is within what the stage can process, not only within the configured limit",

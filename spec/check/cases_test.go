@@ -18,7 +18,6 @@ import (
 )
 
 // parse reads JSON Lines into a trace: all that these tests need of a reader.
-// A line that is no event makes its source lost, as a torn one does.
 func parse(t testing.TB, name string, data []byte) *spec.Trace {
 	t.Helper()
 	tr := &spec.Trace{}
@@ -113,4 +112,24 @@ func ruleOf(r *check.Result, id spec.RuleID) check.RuleResult {
 		}
 	}
 	return check.RuleResult{}
+}
+
+// TestEventsRoundTrip holds that what is written back is what was read, for every
+// line of the sample.
+func TestEventsRoundTrip(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.jsonl")
+	require.NoError(t, err)
+	kinds := map[spec.Kind]bool{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, e := range parse(t, file, data).Events {
+			e.Pos = spec.Position{}
+			again, err := spec.ParseEvent(e.AppendJSON(nil))
+			require.NoError(t, err)
+			require.Equal(t, e, again)
+			kinds[e.K] = true
+		}
+	}
+	require.Greater(t, len(kinds), 20)
 }

@@ -207,17 +207,29 @@ func (c *court) shortfalls(k *accessCase, p *place, emits []int32) []shortfall {
 		if cand.free == none || after.has(c.h, cand.free) {
 			continue
 		}
-		s := shortfall{class: i, event: cand.free, events: []int32{a.begin, cand.free}}
-		if a.end == none {
-			s.text = fmt.Sprintf("it was never seen to end, and its lease was freed at %s", c.say(cand.free))
-		} else {
-			s.events[0] = a.end
-			s.text = fmt.Sprintf("it ended at %s and its lease was freed at %s, but no path of program order and of signals for its handoff or request that claim completed or drained leads from the one to the other: the order only happened to come about",
-				c.say(a.end), c.say(cand.free))
-		}
-		out = append(out, s)
+		out = append(out, c.endShortfall(k, i, cand.free))
 	}
 	return out
+}
+
+// endShortfall says what is missing between the end of an access and a free.
+func (c *court) endShortfall(k *accessCase, class int, free int32) shortfall {
+	a := k.a
+	s := shortfall{class: class, event: free, events: []int32{a.begin, free}}
+	const path = "no path of program order and of signals for its handoff or request that claim completed or drained leads"
+	switch {
+	case len(k.fences) > 0:
+		s.events = []int32{k.fences[0], free}
+		s.text = fmt.Sprintf("the fence %s ends it, and its lease was freed at %s, but %s from the fence, or from an end, to the free: the order only happened to come about",
+			c.say(k.fences[0]), c.say(free), path)
+	case a.end == none:
+		s.text = fmt.Sprintf("it was never seen to end, and its lease was freed at %s", c.say(free))
+	default:
+		s.events[0] = a.end
+		s.text = fmt.Sprintf("it ended at %s and its lease was freed at %s, but %s from the one to the other: the order only happened to come about",
+			c.say(a.end), c.say(free), path)
+	}
+	return s
 }
 
 // beginShortfall is nil if evidence leads from the lease's alloc to the begin.

@@ -46,7 +46,7 @@ func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost()}
+	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost() || len(tr.Losses) > 0}
 	var why *conflict
 	if c.base, why = newOrder(h, nil); why != nil {
 		return nil, c.badTrace(why)
@@ -67,7 +67,7 @@ type court struct {
 	chains chains
 	cases  []accessCase
 	rules  map[spec.RuleID]*RuleResult
-	lost   bool // some source is
+	lost   bool // some source is, or what was lost names none
 	// evidence is, for each lease whose end no evidence forced, how bad that is.
 	evidence map[int32]spec.Verdict
 	said     map[saying]bool // findings that say the same of several blocks

@@ -177,6 +177,14 @@ func TestLostSources(t *testing.T) {
 			map[spec.RuleID]spec.Verdict{spec.BLK4: fail},
 			fail,
 		},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, v) })
+	}
+}
+
+func TestLostAbsence(t *testing.T) {
+	const inconclusive, fail, pass = spec.Inconclusive, spec.Fail, spec.Pass
+	for name, v := range map[string]variant{
 		"no lease, where the pool's source lost events": {
 			stage().at("D", 5, lostEvents(3)).at("P", 20, room(spec.KindBegin, acc("a"))).at("P", 30, end("a")),
 			map[spec.RuleID]spec.Verdict{spec.BLK3: inconclusive},
@@ -284,6 +292,14 @@ func TestAccesses(t *testing.T) {
 			map[spec.RuleID]spec.Verdict{spec.SIG2: pass},
 			pass,
 		},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, v) })
+	}
+}
+
+func TestLeasesOfAccesses(t *testing.T) {
+	const fail, pass = spec.Fail, spec.Pass
+	for name, v := range map[string]variant{
 		"held by another name of its request": {
 			stage().at("D", 5, spec.Event{K: spec.KindOffer, Req: "r1", Handoff: "room-1"}).
 				at("D", 10, spec.Event{K: spec.KindAlloc, Holder: "x", Handoff: "room-1"}).
@@ -414,17 +430,15 @@ func TestSignals(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestRequests(t *testing.T) {
+func finish(o spec.Outcome, status int64) spec.Event {
+	return spec.Event{K: spec.KindFinish, Req: "r1", Result: o, Status: status}
+}
+
+// TestSettled is about REQ-1, REQ-2 and BLK-5.
+func TestSettled(t *testing.T) {
 	const inconclusive, unproven, fail, pass = spec.Inconclusive, spec.Unproven, spec.Fail, spec.Pass
 	idle := spec.Event{K: spec.KindIdle, Workers: []string{"d0"}}
 	held := func() *writer { return stage().at("D", 10, room(spec.KindAlloc, holder("r1"))) }
-	finish := func(o spec.Outcome, status int64) spec.Event {
-		return spec.Event{K: spec.KindFinish, Req: "r1", Result: o, Status: status}
-	}
-	admit := func(need int64, unit string) spec.Event {
-		return spec.Event{K: spec.KindAdmit, Req: "r1", Need: &need, Unit: unit}
-	}
-	capacity := spec.Event{K: spec.KindCapacity, Stage: "x", Limit: 100, Unit: "token"}
 	for name, v := range map[string]variant{
 		"a begin by the handoff's name after a reject": {
 			offered().at("P", 15, spec.Event{K: spec.KindReject, Req: "r1"}).at("P", 20, spec.Event{K: spec.KindBegin, Access: "a", Handoff: "room-1"}).at("P", 21, end("a")),
@@ -485,6 +499,19 @@ func TestRequests(t *testing.T) {
 			map[spec.RuleID]spec.Verdict{spec.BLK5: pass},
 			pass,
 		},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, v) })
+	}
+}
+
+// TestOutcomes is about REQ-4 and REQ-5.
+func TestOutcomes(t *testing.T) {
+	const inconclusive, fail, pass = spec.Inconclusive, spec.Fail, spec.Pass
+	admit := func(need int64, unit string) spec.Event {
+		return spec.Event{K: spec.KindAdmit, Req: "r1", Need: &need, Unit: unit}
+	}
+	capacity := spec.Event{K: spec.KindCapacity, Stage: "x", Limit: 100, Unit: "token"}
+	for name, v := range map[string]variant{
 		"two outcomes at one worker":         {stage().at("P", 10, finish(spec.OutcomeOK, 0)).at("P", 11, finish(spec.OutcomeError, 0)), map[spec.RuleID]spec.Verdict{spec.REQ4: fail}, fail},
 		"one outcome at each of two workers": {stage().at("P", 10, finish(spec.OutcomeOK, 0)).at("Q", 11, finish(spec.OutcomeOK, 0)), map[spec.RuleID]spec.Verdict{spec.REQ4: pass}, pass},
 		"200 for an expired one":             {stage().at("D", 10, spec.Event{K: spec.KindExpire, Req: "r1"}).at("C", 20, finish(spec.OutcomeError, 204)), map[spec.RuleID]spec.Verdict{spec.REQ4: fail}, fail},
@@ -503,6 +530,17 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { check(t, v) })
 	}
+}
+
+// TestFenceWithoutPath holds that a finding names the fence that ended an access
+// and proved nothing.
+func TestFenceWithoutPath(t *testing.T) {
+	w := offered().at("P", 20, room(spec.KindBegin, acc("a"))).on("D", "nic", 50, room(spec.KindFence)).
+		at("D", 70, room(spec.KindFree)).at("P", 90, end("a"))
+	res := check(t, variant{w, map[spec.RuleID]spec.Verdict{spec.BLK2: spec.Pass, spec.SIG2: spec.Unproven}, spec.Unproven})
+	f := ruleResult(res, spec.SIG2).Findings[0]
+	require.Contains(t, f.Text, "the fence D#5 (fence at 50) ends it")
+	require.Equal(t, []spec.EventID{{Src: "D", Seq: 5}, {Src: "D", Seq: 6}}, f.Events)
 }
 
 func TestBadTrace(t *testing.T) {
