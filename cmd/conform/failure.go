@@ -130,9 +130,9 @@ func unreadable(path, expected string, err error) *failure {
 		status: statusUsage, place: path, file: filepath.Base(path), found: err.Error(), expected: expected, err: err,
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		f.found = fmt.Sprintf("can't %s it: %v", pe.Op, pe.Err)
+		f.found = pe.Err.Error()
 		if pe.Path != path {
-			f.found = fmt.Sprintf("can't %s %s: %v", pe.Op, pe.Path, pe.Err)
+			f.found = pe.Path + ": " + f.found
 		}
 	}
 	return f

@@ -13,150 +13,191 @@ import (
 
 // What one summary shows at most; the JSON has everything.
 const (
-	maxGroups   = 6
-	maxPerGroup = 2
-	maxLines    = 8
+	maxGroups = 6 // rules that have findings
+	maxShown  = 2 // findings of one rule
+	maxPlaces = 6 // scenarios of one rule that are named
+	maxLines  = 8 // of a list
 )
 
-// placed is the rules of one judged trace, with the scenario that it came from.
-type placed struct {
-	scenario *harness.ScenarioResult // nil for a trace that was judged alone
-	rules    []check.RuleResult
-}
-
-// group holds the findings of one rule in one scenario, whatever mode or seed.
+// group holds the findings of one rule. Those that are shown come from its worst
+// scenario, so that the command that looks closer shows them too.
 type group struct {
-	rule     spec.RuleID
-	verdict  spec.Verdict
+	rule    spec.RuleID
+	verdict spec.Verdict
+	harm    spec.Harm
+	worst   *place
+	places  []place // in the order of the run
+}
+
+// place is where findings of a rule come from: one judged trace.
+type place struct {
+	scenario *harness.ScenarioResult // nil for a trace that was judged alone
+	result   *check.RuleResult
+	verdict  spec.Verdict // the worst of its findings
 	harm     spec.Harm
-	scenario *harness.ScenarioResult // of the first finding
-	runs     map[*harness.ScenarioResult]bool
-	findings []check.Finding
-	unlisted int // findings that the judge counted and did not list
-}
-
-func (g *group) count() int { return len(g.findings) + g.unlisted }
-
-func runGroups(r *harness.RunResult) []group {
-	in := make([]placed, 0, len(r.Scenarios))
-	for i := range r.Scenarios {
-		in = append(in, placed{&r.Scenarios[i], r.Scenarios[i].Rules})
-	}
-	return groupFindings(in)
-}
-
-// groupFindings orders the groups from the worst: by verdict, then by harm.
-func groupFindings(in []placed) []group {
-	var groups []group
-	at := map[string]int{}
-	for _, p := range in {
-		id := ""
-		if p.scenario != nil {
-			id = p.scenario.ID
-		}
-		for _, r := range p.rules {
-			if len(r.Findings) == 0 {
-				continue
-			}
-			key := string(r.ID) + "\x00" + id
-			i, ok := at[key]
-			if !ok {
-				i = len(groups)
-				at[key] = i
-				groups = append(groups, group{rule: r.ID, scenario: p.scenario, runs: map[*harness.ScenarioResult]bool{}})
-			}
-			for _, f := range r.Findings {
-				groups[i].add(f, p.scenario)
-			}
-			groups[i].unlisted += found(r) - len(r.Findings)
-		}
-	}
-	slices.SortStableFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(harmRank(b.harm), harmRank(a.harm)))
-	})
-	return groups
-}
-
-// add keeps the worst findings in front, so that the ones shown are the worst.
-func (g *group) add(f check.Finding, sc *harness.ScenarioResult) {
-	g.runs[sc] = true
-	if f.Verdict > g.verdict {
-		g.findings = slices.Insert(g.findings, 0, f)
-		g.verdict, g.scenario = f.Verdict, sc
-	} else {
-		g.findings = append(g.findings, f)
-	}
-	if harmRank(f.Harm) > harmRank(g.harm) {
-		g.harm = f.Harm
-	}
 }
 
 // found counts a rule's findings, those that the judge did not list included.
-func found(r check.RuleResult) int { return max(r.Found, len(r.Findings)) }
+func found(r *check.RuleResult) int { return max(r.Found, len(r.Findings)) }
 
-var harms = []spec.Harm{
-	spec.HarmNone, spec.HarmUnprovenOrder, spec.HarmReclaimedOpen,
-	spec.HarmStaleAccess, spec.HarmWrongContent, spec.HarmWrongAnswer,
+func runGroups(r *harness.RunResult) []group {
+	var places []place
+	for i := range r.Scenarios {
+		sc := &r.Scenarios[i]
+		places = append(places, placesOf(sc, sc.Rules)...)
+	}
+	return groupPlaces(places)
 }
 
-func harmRank(h spec.Harm) int { return slices.Index(harms, h) }
+func placesOf(sc *harness.ScenarioResult, rules []check.RuleResult) []place {
+	var places []place
+	for i := range rules {
+		if len(rules[i].Findings) == 0 {
+			continue
+		}
+		p := place{scenario: sc, result: &rules[i]}
+		for _, f := range rules[i].Findings {
+			p.verdict = max(p.verdict, f.Verdict)
+			if harmRank(f.Harm) > harmRank(p.harm) {
+				p.harm = f.Harm
+			}
+		}
+		places = append(places, p)
+	}
+	return places
+}
+
+// groupPlaces gives one group for each rule, the worst first: by verdict, then by
+// harm, then in the order of the registry.
+func groupPlaces(places []place) []group {
+	var groups []group
+	for _, rule := range spec.Rules() {
+		g := group{rule: rule.ID}
+		for _, p := range places {
+			if p.result.ID == rule.ID {
+				g.places = append(g.places, p)
+			}
+		}
+		if len(g.places) == 0 {
+			continue
+		}
+		worst := slices.MinFunc(g.places, worseFirst)
+		g.worst, g.verdict, g.harm = &worst, worst.verdict, worst.harm
+		groups = append(groups, g)
+	}
+	slices.SortStableFunc(groups, func(a, b group) int { return worseFirst(*a.worst, *b.worst) })
+	return groups
+}
+
+func worseFirst(a, b place) int {
+	return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(harmRank(b.harm), harmRank(a.harm)))
+}
+
+func harmRank(h spec.Harm) int {
+	return slices.Index([]spec.Harm{
+		spec.HarmNone, spec.HarmUnprovenOrder, spec.HarmReclaimedOpen,
+		spec.HarmStaleAccess, spec.HarmWrongContent, spec.HarmWrongAnswer,
+	}, h)
+}
+
+// count is how many findings the group stands for.
+func (g *group) count() int {
+	n := 0
+	for _, p := range g.places {
+		n += found(p.result)
+	}
+	return n
+}
 
 func writeGroups(p *page, groups []group) {
 	if len(groups) == 0 {
 		return
 	}
 	p.line("")
-	shown := min(len(groups), maxGroups)
-	for i, g := range groups[:shown] {
-		p.group(i+1, g)
+	shown, each := min(len(groups), maxGroups), maxShown
+	if len(groups) > maxGroups/2 { // much went wrong: one of each tells more than two of some
+		each = 1
+	}
+	for i := range groups[:shown] {
+		p.group(i+1, &groups[i], each)
 	}
 	if rest := groups[shown:]; len(rest) > 0 {
-		n := 0
-		for _, g := range rest {
-			n += g.count()
+		var ids []string
+		for i := range rest {
+			ids = append(ids, fmt.Sprintf("%s (%s)", rest[i].rule, number(rest[i].count())))
 		}
-		p.line(fmt.Sprintf("  and %s more in %s; --format json has all", count(n, "finding"), count(len(rest), "other place")))
+		p.wrapped("  ", "and findings of "+strings.Join(ids, ", ")+"; --format json has all")
 	}
 }
 
-func (p *page) group(n int, g group) {
-	head := fmt.Sprintf("%d. %s %s", n, g.rule, ruleName(g.rule))
-	if g.scenario != nil {
-		head += ", " + place(g.scenario)
-		if more := len(g.runs) - 1; more > 0 {
-			head += fmt.Sprintf(" (one of %s)", count(more+1, "run"))
-		}
-	}
-	head += ": " + p.paint(g.verdict, g.verdict.String())
+func (p *page) group(n int, g *group, each int) {
+	head := fmt.Sprintf("%d. %s %s: %s", n, g.rule, ruleName(g.rule), p.paint(g.verdict, g.verdict.String()))
 	if g.harm != spec.HarmNone {
 		head += ", harm: " + string(g.harm)
 	}
+	if sc := g.worst.scenario; sc != nil {
+		head += ", in " + named(sc)
+	}
 	p.line("  " + head)
-	shown := min(len(g.findings), maxPerGroup)
-	for _, f := range g.findings[:shown] {
-		p.wrapped("     ", f.Text)
-		p.wrapped("       ", shownBy(f))
+	worst := slices.Clone(g.worst.result.Findings)
+	slices.SortStableFunc(worst, func(a, b check.Finding) int {
+		return worseFirst(place{verdict: a.Verdict, harm: a.Harm}, place{verdict: b.Verdict, harm: b.Harm})
+	})
+	shown := min(len(worst), each)
+	for _, f := range worst[:shown] {
+		p.item("     - ", f.Text+shownBy(f))
 	}
 	if more := g.count() - shown; more > 0 {
-		p.line(fmt.Sprintf("     and %s more like it", number(more)))
+		p.wrapped("     ", fmt.Sprintf("and %s more%s", number(more), elsewhere(g)))
 	}
 }
 
-// shownBy names the events that prove a finding, so that they can be looked up.
-func shownBy(f check.Finding) string {
-	if len(f.Events) == 0 {
+// elsewhere says how the findings spread over several scenarios.
+func elsewhere(g *group) string {
+	var ids []string
+	sums := map[string]int{}
+	for _, pl := range g.places {
+		if pl.scenario == nil {
+			return ""
+		}
+		id := strings.TrimSpace(pl.scenario.ID + " " + pl.scenario.Mode)
+		if _, seen := sums[id]; !seen {
+			ids = append(ids, id)
+		}
+		sums[id] += found(pl.result)
+	}
+	if len(ids) == 1 {
 		return ""
 	}
+	shown := ids[:min(len(ids), maxPlaces)]
+	parts := make([]string, len(shown))
+	for i, id := range shown {
+		parts[i] = id + " " + number(sums[id])
+	}
+	if more := len(ids) - len(shown); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d others", more))
+	}
+	return "; of all: " + strings.Join(parts, ", ")
+}
+
+// shownBy names the events that prove a finding, where its text does not.
+func shownBy(f check.Finding) string {
 	const most = 4
 	var ids []string
-	for _, e := range f.Events[:min(len(f.Events), most)] {
-		ids = append(ids, fmt.Sprintf("%s:%d", e.Src, e.Seq))
+	for _, e := range f.Events {
+		if id := fmt.Sprintf("%s#%d", e.Src, e.Seq); !strings.Contains(f.Text, id) {
+			ids = append(ids, id)
+		}
 	}
-	s := "shown by " + strings.Join(ids, ", ")
-	if more := len(f.Events) - most; more > 0 {
+	if len(ids) == 0 {
+		return ""
+	}
+	shown := ids[:min(len(ids), most)]
+	s := " (shown by " + strings.Join(shown, ", ")
+	if more := len(ids) - len(shown); more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
 	}
-	return s
+	return s + ")"
 }
 
 func ruleName(id spec.RuleID) string {

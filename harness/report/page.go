@@ -100,19 +100,25 @@ func orDash(v spec.Predicate) string {
 }
 
 // wrapped adds s at an indent, broken at spaces where it is too long.
-func (p *page) wrapped(indent, s string) {
-	line := indent
+func (p *page) wrapped(indent, s string) { p.hanging(indent, indent, s) }
+
+// item adds s behind a mark, further lines below its text.
+func (p *page) item(mark, s string) { p.hanging(mark, strings.Repeat(" ", len(mark)), s) }
+
+func (p *page) hanging(first, indent, s string) {
+	line, empty := first, true
 	for _, word := range strings.Fields(Clean(s)) {
-		if len(line) > len(indent) && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			p.line(line)
-			line = indent
+			line, empty = indent, true
 		}
-		if len(line) > len(indent) {
+		if !empty {
 			line += " "
 		}
 		line += word
+		empty = false
 	}
-	if len(line) > len(indent) {
+	if !empty {
 		p.line(line)
 	}
 }

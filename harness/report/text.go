@@ -58,8 +58,12 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 	p.field("judged", fmt.Sprintf("%s of %s, %s; %s", count(s.Events, "event"), count(s.Sources, "source"),
 		count(s.Workers, "worker"), statsLine(s)))
 	p.field("evidence", "up to "+levelReached(r.Rules).String())
+	if s.Histories > 0 {
+		p.field("porcupine", fmt.Sprintf("judged the histories of %s too: %s refused, %s undecided",
+			count(s.Histories, "block"), number(s.Refused), number(s.Undecided)))
+	}
 	p.rules(traceRules(r))
-	groups := groupFindings([]placed{{rules: r.Rules}})
+	groups := groupPlaces(placesOf(nil, r.Rules))
 	writeGroups(p, groups)
 	p.signals(r.Signals)
 	p.list("what limits the verdict", r.Notes)
@@ -100,8 +104,8 @@ func broken(rules []harness.RuleSummary) string {
 
 func traceHeadline(r *check.Result) string {
 	n := 0
-	for _, rule := range r.Rules {
-		n += found(rule)
+	for i := range r.Rules {
+		n += found(&r.Rules[i])
 	}
 	switch {
 	case n > 0:
@@ -182,7 +186,8 @@ func runRules(p *page, r *harness.RunResult) {
 
 func traceRules(r *check.Result) []ruleRow {
 	rows := make([]ruleRow, 0, len(r.Rules))
-	for _, rule := range r.Rules {
+	for i := range r.Rules {
+		rule := &r.Rules[i]
 		rows = append(rows, ruleRow{rule.ID, rule.Verdict, rule.Judged, found(rule)})
 	}
 	return rows
@@ -192,7 +197,7 @@ func notReached(p *page, r *harness.RunResult) {
 	var lines []string
 	for _, sc := range r.Scenarios {
 		if why := missed(&sc); why != "" {
-			lines = append(lines, place(&sc)+": "+why)
+			lines = append(lines, named(&sc)+": "+why)
 		}
 	}
 	p.list("what the run did not show", limit(lines, maxLines))
@@ -253,8 +258,8 @@ func closing(p *page, r *harness.RunResult, groups []group, o Options) {
 // worstScenario is where a person should look first: the scenario of the first
 // finding that is shown, else the first with the worst verdict.
 func worstScenario(r *harness.RunResult, groups []group) *harness.ScenarioResult {
-	if len(groups) > 0 && groups[0].scenario != nil {
-		return groups[0].scenario
+	if len(groups) > 0 && groups[0].worst.scenario != nil {
+		return groups[0].worst.scenario
 	}
 	var worst *harness.ScenarioResult
 	for i := range r.Scenarios {
@@ -265,7 +270,8 @@ func worstScenario(r *harness.RunResult, groups []group) *harness.ScenarioResult
 	return worst
 }
 
-func place(sc *harness.ScenarioResult) string {
+// named is a scenario's run as a person says it.
+func named(sc *harness.ScenarioResult) string {
 	s := sc.ID
 	if sc.Mode != "" {
 		s += " " + sc.Mode
