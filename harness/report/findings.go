@@ -175,7 +175,7 @@ func elsewhere(g *group) string {
 		parts[i] = id + " " + number(sums[id])
 	}
 	if more := len(ids) - len(shown); more > 0 {
-		parts = append(parts, fmt.Sprintf("%d others", more))
+		parts = append(parts, count(more, "other"))
 	}
 	return "; of all: " + strings.Join(parts, ", ")
 }
