@@ -15,6 +15,7 @@ import (
 	"conform/adapters"
 	"conform/adapters/reference"
 	"conform/faults"
+	"conform/internal/spelling"
 	"conform/spec"
 )
 
@@ -256,37 +257,10 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// near suggests the known word that is closest to one that is unknown.
+// near suggests the known word that an unknown one most likely meant.
 func near(word string, known []string) string {
-	best, at := 4, ""
-	for _, k := range known {
-		if d := distance(word, k); d < best {
-			best, at = d, k
-		}
+	if at := spelling.Nearest(word, known); at != "" {
+		return fmt.Sprintf(" (did you mean %q?)", at)
 	}
-	if at == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", at)
-}
-
-// distance is Levenshtein's, in time and memory of the words' lengths.
-func distance(a, b string) int {
-	prev := make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		cur := make([]int, len(b)+1)
-		cur[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			cur[j+1] = min(prev[j]+cost, prev[j+1]+1, cur[j]+1)
-		}
-		prev = cur
-	}
-	return prev[len(b)]
+	return ""
 }

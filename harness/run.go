@@ -138,7 +138,7 @@ func join(results []ScenarioResult) (spec.Verdict, []RuleSummary) {
 		for _, res := range results {
 			for _, rr := range res.Rules {
 				if rr.ID == rule.ID {
-					s.Verdict, s.Judged, s.Findings = max(s.Verdict, rr.Verdict), s.Judged+rr.Judged, s.Findings+len(rr.Findings)
+					s.Verdict, s.Judged, s.Findings = max(s.Verdict, rr.Verdict), s.Judged+rr.Judged, s.Findings+max(rr.Found, len(rr.Findings))
 				}
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"conform/faults"
 	"conform/harness"
 	"conform/harness/report"
+	"conform/internal/spelling"
 	"conform/spec/check"
 	"conform/traces"
 )
@@ -156,7 +157,7 @@ func flagFailure(err error, flags *pflag.FlagSet, command string) *failure {
 				names = append(names, fl.Name)
 			}
 		})
-		if near := nearest(name, names); near != "" {
+		if near := spelling.Nearest(name, names); near != "" {
 			f.try = fmt.Sprintf("did you mean --%s? (see %s --help)", near, command)
 		}
 	}
@@ -188,7 +189,7 @@ func unknown(what, name string, names []string, where string) *failure {
 	} else if where != "" {
 		f.try = "see " + where
 	}
-	if near := nearest(name, names); near != "" {
+	if near := spelling.Nearest(name, names); near != "" {
 		f.try = fmt.Sprintf("did you mean %q?", near)
 	}
 	return f

@@ -46,9 +46,10 @@ var table = []row{
 	{"traces", []string{"spec"}, []string{zstd, sys}},
 	{"faults", []string{"spec"}, []string{yaml, sys}},
 	{"adapters", []string{"spec", "faults", "traces"}, []string{sys}},
-	{"harness", []string{"spec", "faults", "traces", "adapters"}, []string{yaml, sys}},
-	{"cmd", []string{"spec", "faults", "traces", "adapters", "harness"}, []string{cobra, pflag, sys}},
+	{"harness", []string{"spec", "faults", "traces", "adapters", "internal/spelling"}, []string{yaml, sys}},
+	{"cmd", []string{"spec", "faults", "traces", "adapters", "harness", "internal/spelling"}, []string{cobra, pflag, sys}},
 	{"internal/layout", nil, nil},
+	{"internal/spelling", nil, nil},
 }
 
 func TestImportTable(t *testing.T) {

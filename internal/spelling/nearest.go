@@ -1,9 +1,10 @@
-package main
+package spelling
 
 import "strings"
 
-// nearest is the name that a mistyped one most likely meant, "" if none is near.
-func nearest(name string, names []string) string {
+// Nearest is the one of names that a mistyped name most likely meant, "" if none
+// is near. It takes time of the order of the names' lengths times that of name.
+func Nearest(name string, names []string) string {
 	const longest = 64 // a longer word is no slip of the finger
 	if name == "" || len(name) > longest {
 		return ""

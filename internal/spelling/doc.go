@@ -1,0 +1,3 @@
+// Package spelling finds what a mistyped name most likely meant, for errors that
+// end in "did you mean".
+package spelling
