@@ -196,9 +196,9 @@ func shorten(raw []byte) string {
 func (e *Event) set(name string, v any) {
 	switch x := v.(type) {
 	case string:
-		*e.stringField(name) = x
+		e.SetString(name, x)
 	case int64:
-		e.setInt(name, x)
+		e.SetInt(name, x)
 	case bool:
 		e.OK = &x
 	case []string:
@@ -212,12 +212,18 @@ func (e *Event) set(name string, v any) {
 	case json.RawMessage:
 		e.Hooks = x
 	}
-	if name == "expect" {
-		e.HasExp = true
-	}
 }
 
-func (e *Event) setInt(name string, v int64) {
+// SetString stores a string or a word of an enumeration under the name that
+// [Fields] gives it. It panics on a name that no kind has.
+func (e *Event) SetString(name, v string) {
+	*e.stringField(name) = v
+	e.HasExp = e.HasExp || name == "expect"
+}
+
+// SetInt stores a number under the name that [Fields] gives it. It panics on a
+// name that no kind has.
+func (e *Event) SetInt(name string, v int64) {
 	switch name {
 	case "seq":
 		e.Seq = uint64(v)

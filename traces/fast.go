@@ -93,18 +93,17 @@ func fits(e *spec.Event) bool {
 func (p *fastParser) set(e *spec.Event, f *spec.Field, t *token) bool {
 	switch {
 	case f.Type == spec.TypeString && t.typ == tokenString:
-		place := stringField(e, f.Name)
 		word := p.word(t.text)
-		if place == nil || f.Enum != nil && !slices.Contains(f.Enum, word) {
+		if f.Enum != nil && !slices.Contains(f.Enum, word) {
 			return false
 		}
-		*place = word
-		e.HasExp = e.HasExp || f.Name == "expect"
+		e.SetString(f.Name, word)
 		return true
 	case f.Type == spec.TypeUint && t.typ == tokenInt && t.number < 0:
 		return false
 	case (f.Type == spec.TypeInt || f.Type == spec.TypeUint) && t.typ == tokenInt:
-		return setInt(e, f.Name, t.number)
+		e.SetInt(f.Name, t.number)
+		return true
 	case f.Type == spec.TypeBool && t.typ == tokenBool && f.Name == "ok":
 		ok := t.number != 0
 		e.OK = &ok
@@ -127,88 +126,4 @@ func (p *fastParser) word(b []byte) string {
 	w := string(b)
 	p.words[w] = w
 	return w
-}
-
-// stringField is where an event keeps a string, nil for a field that is not in
-// the plain form.
-func stringField(e *spec.Event, name string) *string {
-	switch name {
-	case "src":
-		return &e.Src
-	case "th":
-		return &e.Th
-	case "k":
-		return (*string)(&e.K)
-	case "pool":
-		return &e.Pool
-	case "holder":
-		return &e.Holder
-	case "req":
-		return &e.Req
-	case "handoff":
-		return &e.Handoff
-	case "why":
-		return &e.Why
-	case "by":
-		return &e.By
-	case "to":
-		return &e.To
-	case "mode":
-		return &e.Mode
-	case "access":
-		return &e.Access
-	case "target":
-		return &e.Target
-	case "via":
-		return &e.Via
-	case "sig":
-		return &e.Sig
-	case "signal":
-		return &e.Signal
-	case "claims":
-		return (*string)(&e.Claims)
-	case "asks":
-		return &e.Asks
-	case "side":
-		return &e.Side
-	case "sum":
-		return &e.Sum
-	case "expect":
-		return &e.Expect
-	case "unit":
-		return &e.Unit
-	case "outcome":
-		return (*string)(&e.Result)
-	case "text":
-		return &e.Text
-	}
-	return nil
-}
-
-func setInt(e *spec.Event, name string, n int64) bool {
-	switch name {
-	case "seq":
-		e.Seq = uint64(n)
-	case "t":
-		e.T = n
-	case "t2":
-		e.T2 = n
-	case "need":
-		e.Need = &n
-	case "n":
-		e.N = n
-	case "part":
-		e.Part = n
-	case "status":
-		e.Status = n
-	case "limit":
-		e.Limit = n
-	case "blocks", "count":
-		e.Count = n
-	case "bytes":
-		e.Bytes = n
-	default:
-		return false
-	}
-	return true
 }

@@ -74,7 +74,7 @@ func (d *decode) pools() []*pool { return []*pool{d.kv, d.slots, d.aux} }
 
 func (d *decode) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /generate", d.handleGenerate)
-	mux.HandleFunc("POST /abort", d.handleAbort)
+	mux.HandleFunc("POST /abort", d.w.handleAbort(d.abortRequest))
 }
 
 func (d *decode) load() load {
@@ -134,20 +134,12 @@ func relay(rw http.ResponseWriter, stream bool, out <-chan legAnswer, gone <-cha
 	}
 }
 
-func (d *decode) handleAbort(rw http.ResponseWriter, hr *http.Request) {
-	var l leg
-	if err := readJSON(hr, &l); err != nil {
-		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: err.Error()})
-		return
-	}
-	d.w.post(func() {
-		for _, r := range d.reqs {
-			if r.leg.Req == l.Req {
-				d.cancel(r, "client")
-			}
+func (d *decode) abortRequest(req string) {
+	for _, r := range d.reqs {
+		if r.leg.Req == req {
+			d.cancel(r, "client")
 		}
-	})
-	writeJSON(rw, http.StatusOK, legAnswer{})
+	}
 }
 
 func (d *decode) arrive(r *decodeReq) {
@@ -207,27 +199,16 @@ func (d *decode) start(r *decodeReq) bool {
 	if len(d.kv.free) < n || len(d.slots.free) < 1 || push && (len(d.aux.free) < 1 || d.peer == "") {
 		return false
 	}
-	r.blocks = d.alloc(r, d.kv, n)
-	r.slot = d.alloc(r, d.slots, 1)
+	r.blocks = d.w.lease(d.kv, &r.leg, n)
+	r.slot = d.w.lease(d.slots, &r.leg, 1)
 	r.flow = newFlow(d.w.ctx, r.leg.Handoff, r.leg.Req)
 	if push {
-		r.auxSlot = d.alloc(r, d.aux, 1)
+		r.auxSlot = d.w.lease(d.aux, &r.leg, 1)
 		d.grant(r)
 	} else {
 		d.read(r)
 	}
 	return true
-}
-
-func (d *decode) alloc(r *decodeReq, from *pool, n int) []int64 {
-	blocks, ok := from.take(n)
-	if !ok {
-		panic("decode: the caller has looked")
-	}
-	d.w.record(spec.Event{
-		K: spec.KindAlloc, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: r.leg.Req, Req: r.leg.Req, Handoff: r.leg.Handoff,
-	})
-	return blocks
 }
 
 // grant (push) exposes the reservation to prefill's writes.
@@ -316,7 +297,7 @@ func (d *decode) arrived(r *decodeReq, m *Message) {
 		d.release(r, "done", m.Sig)
 		return
 	}
-	d.free(r, d.aux, r.auxSlot, "done", m.Sig)
+	d.w.free(d.aux, &r.leg, r.auxSlot, "done", m.Sig)
 	r.auxSlot = nil
 	r.tokens = []int32{first}
 	d.accept(r, m.Sig)
@@ -445,20 +426,9 @@ func (d *decode) release(r *decodeReq, why, by string) {
 }
 
 func (d *decode) giveBack(r *decodeReq, why, by string) {
-	d.free(r, d.kv, r.blocks, why, by)
-	d.free(r, d.slots, r.slot, why, by)
-	d.free(r, d.aux, r.auxSlot, why, by)
-}
-
-func (d *decode) free(r *decodeReq, from *pool, blocks []int64, why, by string) {
-	if len(blocks) == 0 {
-		return
-	}
-	d.w.record(spec.Event{
-		K: spec.KindFree, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: r.leg.Req,
-		Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why, By: by,
-	})
-	from.put(blocks)
+	d.w.free(d.kv, &r.leg, r.blocks, why, by)
+	d.w.free(d.slots, &r.leg, r.slot, why, by)
+	d.w.free(d.aux, &r.leg, r.auxSlot, why, by)
 }
 
 // clocks is where an engine would release by time alone. Here a fence comes first.
@@ -475,7 +445,7 @@ func (d *decode) clocks(now time.Time) {
 		switch {
 		case r.state == aborting && now.After(r.deadline):
 			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no " + sigAbortAck, After: int64(l.AbortTimeout)})
-			d.fence(r, "abort timeout")
+			d.w.fence(&r.leg, "abort timeout")
 			d.release(r, "timeout", "")
 			if d.w.cfg.Defect == defDoubleRelease {
 				d.released[r.leg.Handoff] = r
@@ -496,11 +466,6 @@ func (d *decode) giveUpWaiting(r *decodeReq) {
 	}
 	d.finish(r, spec.OutcomeError, 503, "no room, or no peer")
 	d.release(r, "timeout", "")
-}
-
-func (d *decode) fence(r *decodeReq, why string) {
-	d.w.nic.Revoke(r.leg.Handoff)
-	d.w.record(spec.Event{K: spec.KindFence, Handoff: r.leg.Handoff, Why: why})
 }
 
 // heartbeat (pull) renews the leases of what is not yet read.
@@ -528,7 +493,7 @@ func (d *decode) lose(peer, why string) {
 			if r.state == granted {
 				d.halt(r, aborting, spec.OutcomeError, "peer_lost", 503)
 			}
-			d.fence(r, "peer "+why)
+			d.w.fence(&r.leg, "peer "+why)
 			d.release(r, "peer_lost", "")
 		case reading, halting:
 			if r.state == reading {

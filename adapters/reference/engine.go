@@ -1,6 +1,8 @@
 package reference
 
 import (
+	"net/http"
+
 	"conform/spec"
 )
 
@@ -25,5 +27,51 @@ func (w *worker) digests(handoff, req, side, pool string, first int, blocks []in
 			K: spec.KindDigest, Handoff: handoff, Req: req, Side: side, Part: int64(first + i), Sum: digest(part),
 			Pool: pool, Blocks: spec.MakeBlocks(b),
 		})
+	}
+}
+
+// lease takes n blocks for a request. The caller has looked that there are so many.
+func (w *worker) lease(from *pool, l *leg, n int) []int64 {
+	blocks, ok := from.take(n)
+	if !ok {
+		panic("reference: a lease of more blocks than are free")
+	}
+	w.record(spec.Event{
+		K: spec.KindAlloc, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: l.Req, Req: l.Req, Handoff: l.Handoff,
+	})
+	return blocks
+}
+
+// free ends the leases of a request's blocks. By is the signal that the decision
+// waited for, "" for none.
+func (w *worker) free(from *pool, l *leg, blocks []int64, why, by string) {
+	if len(blocks) == 0 {
+		return
+	}
+	w.record(spec.Event{
+		K: spec.KindFree, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: l.Req, Req: l.Req, Handoff: l.Handoff,
+		Why: why, By: by,
+	})
+	from.put(blocks)
+}
+
+// fence keeps every access under a request's handoff from this worker's blocks,
+// from now on.
+func (w *worker) fence(l *leg, why string) {
+	w.nic.Revoke(l.Handoff)
+	w.record(spec.Event{K: spec.KindFence, Handoff: l.Handoff, Why: why})
+}
+
+// handleAbort takes a client's wish to end a request, which cancel carries out on
+// the scheduler.
+func (w *worker) handleAbort(cancel func(req string)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, hr *http.Request) {
+		var l leg
+		if err := readJSON(hr, &l); err != nil {
+			writeJSON(rw, http.StatusBadRequest, legAnswer{Error: err.Error()})
+			return
+		}
+		w.post(func() { cancel(l.Req) })
+		writeJSON(rw, http.StatusOK, legAnswer{})
 	}
 }

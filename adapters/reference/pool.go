@@ -46,8 +46,6 @@ func (p *pool) take(n int) ([]int64, bool) {
 // protocol's duty, and a defect that gives back twice must show.
 func (p *pool) put(blocks []int64) { p.free = append(p.free, blocks...) }
 
-func (p *pool) inUse() int { return max(0, p.count-len(p.free)) }
-
 // readAt copies memory out.
 func (p *pool) readAt(off int64, n int) ([]byte, error) {
 	if err := p.bounds(off, n); err != nil {

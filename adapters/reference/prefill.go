@@ -67,7 +67,7 @@ func (p *prefill) pools() []*pool { return []*pool{p.kv, p.slots} }
 
 func (p *prefill) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /generate", p.handleGenerate)
-	mux.HandleFunc("POST /abort", p.handleAbort)
+	mux.HandleFunc("POST /abort", p.w.handleAbort(p.abort))
 }
 
 func (p *prefill) load() load {
@@ -97,20 +97,12 @@ func (p *prefill) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 	}
 }
 
-func (p *prefill) handleAbort(rw http.ResponseWriter, hr *http.Request) {
-	var l leg
-	if err := readJSON(hr, &l); err != nil {
-		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: err.Error()})
-		return
-	}
-	p.w.post(func() {
-		for _, r := range p.reqs {
-			if r.leg.Req == l.Req {
-				p.cancel(r, "client")
-			}
+func (p *prefill) abort(req string) {
+	for _, r := range p.reqs {
+		if r.leg.Req == req {
+			p.cancel(r, "client")
 		}
-	})
-	writeJSON(rw, http.StatusOK, legAnswer{})
+	}
 }
 
 // arrive decides on admission: by what this stage can process, not by the
@@ -218,7 +210,7 @@ func (p *prefill) cancel(r *prefillReq, why string) {
 		return
 	}
 	p.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
-	p.fence(r, "cancel")
+	p.w.fence(&r.leg, "cancel")
 	p.release(r, "cancel", "")
 }
 
@@ -268,22 +260,11 @@ func (p *prefill) end(r *prefillReq, outcome spec.Outcome, status int) {
 
 // release gives everything back and forgets the request.
 func (p *prefill) release(r *prefillReq, why, by string) {
-	p.free(r, p.kv, r.blocks, why, by)
-	p.free(r, p.slots, r.slot, why, by)
+	p.w.free(p.kv, &r.leg, r.blocks, why, by)
+	p.w.free(p.slots, &r.leg, r.slot, why, by)
 	delete(p.reqs, r.leg.Handoff)
 	p.queue = remove(p.queue, r)
 	p.tombs.add(r.leg.Handoff, sigFailed)
-}
-
-func (p *prefill) free(r *prefillReq, from *pool, blocks []int64, why, by string) {
-	if len(blocks) == 0 {
-		return
-	}
-	p.w.record(spec.Event{
-		K: spec.KindFree, Pool: from.name, Blocks: spec.MakeBlocks(blocks...), Holder: r.leg.Req,
-		Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why, By: by,
-	})
-	from.put(blocks)
 }
 
 // step starts what can start, computes a chunk of each request in the batch, and
@@ -306,17 +287,8 @@ func (p *prefill) start(r *prefillReq) bool {
 	if len(p.kv.free) < n || len(p.slots.free) < 1 {
 		return false
 	}
-	r.slot, _ = p.slots.take(1)
-	r.blocks, _ = p.kv.take(n)
-	for _, x := range []struct {
-		from   *pool
-		blocks []int64
-	}{{p.slots, r.slot}, {p.kv, r.blocks}} {
-		p.w.record(spec.Event{
-			K: spec.KindAlloc, Pool: x.from.name, Blocks: spec.MakeBlocks(x.blocks...), Holder: r.leg.Req,
-			Req: r.leg.Req, Handoff: r.leg.Handoff,
-		})
-	}
+	r.slot = p.w.lease(p.slots, &r.leg, 1)
+	r.blocks = p.w.lease(p.kv, &r.leg, n)
 	r.flow = newFlow(p.w.ctx, r.leg.Handoff, r.leg.Req)
 	return true
 }
@@ -427,12 +399,6 @@ func (p *prefill) onReadEnd(m *Message, why string) {
 	}
 }
 
-// fence keeps every access under the handoff from this worker's blocks, from now on.
-func (p *prefill) fence(r *prefillReq, why string) {
-	p.w.nic.Revoke(r.leg.Handoff)
-	p.w.record(spec.Event{K: spec.KindFence, Handoff: r.leg.Handoff, Why: why})
-}
-
 // expire looks at the clocks: leases, handoffs that decode never took up, and
 // grants that no leg came for.
 func (p *prefill) expire(now time.Time) {
@@ -463,10 +429,10 @@ func (p *prefill) leaseOver(r *prefillReq) {
 	switch p.w.cfg.Defect {
 	case defLeaseReuse:
 	case defDoubleRelease:
-		p.fence(r, "lease")
+		p.w.fence(&r.leg, "lease")
 		defer p.tombs.keep(r)
 	default:
-		p.fence(r, "lease")
+		p.w.fence(&r.leg, "lease")
 	}
 	p.release(r, "timeout", "")
 }
