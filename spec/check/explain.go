@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"strconv"
 
 	"conform/spec"
 )
@@ -17,9 +18,22 @@ func (c *court) say(e int32) string {
 		}
 	}
 	if ev.T2 != ev.T {
-		return fmt.Sprintf("%s#%d (%s at %d to %d)", ev.Src, ev.Seq, what, ev.T, ev.T2)
+		return fmt.Sprintf("%s#%d (%s at %s to %s)", ev.Src, ev.Seq, what, c.when(e, ev.T), c.when(e, ev.T2))
 	}
-	return fmt.Sprintf("%s#%d (%s at %d)", ev.Src, ev.Seq, what, ev.T)
+	return fmt.Sprintf("%s#%d (%s at %s)", ev.Src, ev.Seq, what, c.when(e, ev.T))
+}
+
+// bigTime is where a time, in ns, is no longer read at a glance.
+const bigTime = 1_000_000
+
+// when writes a time for a person: as it stands while it is small, else in
+// milliseconds since the first event on its clock.
+func (c *court) when(e int32, t int64) string {
+	first := c.h.zero[c.h.clockOf[e]]
+	if -bigTime < first && t < bigTime {
+		return strconv.FormatInt(t, 10)
+	}
+	return fmt.Sprintf("%+.3f ms", float64(t-first)/1e6)
 }
 
 // ids names events for a finding.
