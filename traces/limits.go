@@ -14,14 +14,14 @@ type Limits struct {
 
 const (
 	// MaxLineBytes is the longest line that a Writer writes and Read accepts.
-	MaxLineBytes = 1 << 20
+	MaxLineBytes = 16 << 20
 
 	maxWindowBytes   = 32 << 20 // of a zstd frame: that of level 20
 	maxManifestBytes = 16 << 20
 	maxFiles         = 10_000 // in one events folder
 )
 
-// DefaultLimits are the limits of [Read]: lines of 1 MiB, 2 GiB in all, and
+// DefaultLimits are the limits of [Read]: lines of 16 MiB, 2 GiB in all, and
 // 4,000,000 events.
 func DefaultLimits() Limits {
 	return Limits{LineBytes: MaxLineBytes, TotalBytes: 2 << 30, Events: 4_000_000}

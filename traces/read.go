@@ -80,12 +80,6 @@ func (r *reader) runDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		return &BadInput{
-			filepath.Base(dir), 0, "a run directory without events",
-			"files " + eventsDir + "/*" + suffixPlain + " or " + eventsDir + "/*" + suffixZstd,
-		}
-	}
 	if err := verifyFiles(dir, names, m.Files); err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type accessCase struct {
 	fences  []int32 // that end it, at most maxFences
 	classes []class
 	places  []place // the legal ways to place it, each alone against the base
+	// outlasted is set once BLK-2 has been applied to it.
+	outlasted bool
 	// chosen is the place with the best evidence, of those that are legal.
 	chosen int
 }

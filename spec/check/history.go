@@ -186,6 +186,7 @@ func newHistory(tr *spec.Trace) (*history, error) {
 	for i := range h.ev {
 		h.place(int32(i))
 	}
+	h.setZeros()
 	h.countLosses()
 	sigs := map[string]int32{}
 	for i := range h.ev {
@@ -264,7 +265,6 @@ func (h *history) place(i int32) {
 	si := h.source(e)
 	s := &h.sources[si]
 	h.srcOf[i], h.clockOf[i] = si, s.clock
-	h.zero[s.clock] = min(h.zero[s.clock], e.T)
 	expected := s.lastSeq + 1
 	if s.last == none {
 		expected = 0
@@ -417,13 +417,37 @@ func (h *history) countLosses() {
 	}
 }
 
+// setZeros gives each clock the time that its times are counted from: the first
+// of those that are not absurdly far before its last. A recorder may stamp its
+// first lines with 0 and all others with the time of day.
+func (h *history) setZeros() {
+	last := make([]int64, len(h.clocks))
+	for i := range last {
+		last[i] = math.MinInt64
+	}
+	for i := range h.ev {
+		last[h.clockOf[i]] = max(last[h.clockOf[i]], h.ev[i].T)
+	}
+	for i := range h.ev {
+		c, t := h.clockOf[i], h.ev[i].T
+		if uint64(last[c])-uint64(t) < uint64(farFuture/2) {
+			h.zero[c] = min(h.zero[c], t)
+		}
+	}
+}
+
 // from and till are the event's time interval on its clock, counted from the
 // clock's zero so that differences do not overflow.
 func (h *history) from(e int32) int64 { return relative(h.ev[e].T, h.zero[h.clockOf[e]]) }
 func (h *history) till(e int32) int64 { return relative(h.ev[e].T2, h.zero[h.clockOf[e]]) }
 
+// relative is t − zero, or as far as times go: of two times, none overtakes the
+// other.
 func relative(t, zero int64) int64 {
-	if d := uint64(t) - uint64(zero); t >= zero && d < uint64(farFuture) {
+	if t < zero {
+		return -relative(zero, t)
+	}
+	if d := uint64(t) - uint64(zero); d < uint64(farFuture) {
 		return int64(d)
 	}
 	return farFuture

@@ -30,12 +30,37 @@ func (c *court) jointly() {
 		f.run()
 		c.legal = f.certain
 		if f.why == nil || c.ctx.Err() != nil {
+			c.fencedOff(f.cases)
 			return
 		}
 		solves = maxSolves - f.budget
 		if !c.together(f) {
 			return
 		}
+	}
+}
+
+// fencedOff takes out what begins surely after a fence once the other accesses
+// have their places: it touches nothing.
+func (c *court) fencedOff(legal []*accessCase) {
+	for _, k := range legal {
+		for _, f := range k.fences {
+			if c.legal.surelyBefore(f, k.a.begin) {
+				k.state = caseHarmless
+				c.unjudged(spec.BLK3)
+				c.notOutlasted(k)
+				k.fences = append([]int32{f}, k.fences...)
+				break
+			}
+		}
+	}
+}
+
+// notOutlasted takes back that BLK-2 was applied to an access.
+func (c *court) notOutlasted(k *accessCase) {
+	if k.outlasted {
+		k.outlasted = false
+		c.unjudged(spec.BLK2)
 	}
 }
 
@@ -161,24 +186,21 @@ func (c *court) together(f *fitting) bool {
 		}
 		return false
 	}
-	var begins []edge
 	names := make([]string, len(involved))
 	var events []int32
 	for i, k := range involved {
 		names[i] = c.describe(k.a)
 		events = append(events, k.a.begin)
-		for _, e := range k.places[0].begins(k.a) {
-			if e.from != none && e.to != none && len(k.places) == 1 {
-				begins = append(begins, e)
-			}
-		}
 	}
 	rule, state := spec.BLK2, caseEarly
-	if _, why := newOrder(c.h, begins); why != nil {
+	if !c.beginTogether(involved) {
 		rule, state = spec.BLK3, caseStale
 	}
 	for _, k := range involved {
 		k.state = state
+		if state == caseStale {
+			c.notOutlasted(k)
+		}
 	}
 	c.judged(rule, 1)
 	for _, e := range f.why.events {
@@ -191,6 +213,26 @@ func (c *court) together(f *fitting) bool {
 		"%s fit their leases each alone, but not together: %s. No order and no offset of the clocks lets all of them lie within their leases",
 		strings.Join(names, " and "), c.contradiction(f.why)))
 	return true
+}
+
+// beginTogether reports whether accesses that do not fit together would, if
+// their ends did not count, in whatever leases they may begin under.
+func (c *court) beginTogether(involved []*accessCase) bool {
+	f := &fitting{c: c, budget: maxSolves}
+	for _, k := range involved {
+		begun := *k.a
+		begun.end = none
+		open := &accessCase{a: &begun, places: c.staleWays(k)}
+		combined, _ := c.combine(k)
+		for _, p := range combined {
+			p.edges = p.begins(k.a)
+			open.places = append(open.places, p)
+		}
+		open.places = slices.DeleteFunc(open.places, func(p place) bool { return !c.base.feasible(p.edges...) })
+		f.cases = append(f.cases, open)
+	}
+	f.run()
+	return f.why == nil || f.gaveUp
 }
 
 // contradiction tells a conflict in words.

@@ -134,6 +134,14 @@ func (c *court) judged(rule spec.RuleID, n int) {
 	}
 }
 
+// unjudged takes back one thing that a rule was applied to.
+func (c *court) unjudged(rule spec.RuleID) {
+	r := c.rules[rule]
+	if r.Judged--; r.Judged == 0 && r.Verdict == spec.Pass {
+		r.Verdict = spec.Unexercised
+	}
+}
+
 // find adds a finding. All count for the verdict; only the first are listed.
 func (c *court) find(f Finding) {
 	r := c.rules[f.Rule]

@@ -264,10 +264,18 @@ func (c *court) certain(b *block, m int32) bool {
 	case !b.state.Leased || e.K == spec.KindAlloc || e.K == spec.KindGrant:
 		return b.sure == epoch
 	case e.K == spec.KindFree:
+		// One holder that is surely left besides the one that the free drops is one
+		// too many, whatever was lost about the others.
+		left, all := 0, true
 		for _, h := range b.state.Holders {
 			if !known(h.Name) {
-				return false
+				all = false
+			} else if h.Name != e.Holder {
+				left++
 			}
+		}
+		if tooMany := left > 1 || left == 1 && e.Holder != ""; tooMany || !all {
+			return tooMany
 		}
 	}
 	return known(e.Holder)

@@ -73,6 +73,7 @@ func (c *court) judgeAccess(k *accessCase) {
 	}
 	k.state = caseLegal
 	if slices.ContainsFunc(k.places, func(p place) bool { return k.freed(&p) }) {
+		k.outlasted = true
 		c.judged(spec.BLK2, 1)
 	}
 	c.missingEnd(k)

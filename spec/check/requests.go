@@ -163,13 +163,24 @@ func (c *court) capacity() {
 				continue
 			}
 			c.judged(spec.REQ5, 1)
-			if limit := c.h.ev[at].Limit; *need > limit {
-				c.find(Finding{
-					Rule: spec.REQ5, Verdict: spec.Fail, Req: e.Req, Events: c.ids(at, int32(i)),
-					Text: fmt.Sprintf("worker %s admitted request %s, which needs %d %s, at %s; what it can process is %d %s, by %s",
-						c.h.workerName(int32(i)), e.Req, *need, unit, c.say(int32(i)), limit, unit, c.say(at)),
-				})
+			if *need > c.h.ev[at].Limit {
+				c.overCapacity(at, int32(i), *need, unit)
 			}
 		}
 	}
+}
+
+// overCapacity reports an admit above the capacity that was recorded last. A loss
+// between the two may have been a later capacity.
+func (c *court) overCapacity(at, admit int32, need int64, unit string) {
+	f := Finding{
+		Rule: spec.REQ5, Verdict: spec.Fail, Req: c.h.ev[admit].Req, Events: c.ids(at, admit),
+		Text: fmt.Sprintf("worker %s admitted request %s, which needs %d %s, at %s; what it can process is %d %s, by %s",
+			c.h.workerName(admit), c.h.ev[admit].Req, need, unit, c.say(admit), c.h.ev[at].Limit, unit, c.say(at)),
+	}
+	if c.h.epochOf[at] != c.h.epochOf[admit] {
+		f.Verdict = spec.Inconclusive
+		f.Text += "; events of this source are missing in between, which may say otherwise"
+	}
+	c.find(f)
 }
