@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"conform/adapters"
@@ -246,12 +247,20 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 		res.Verdict = spec.Error
 		res.Why = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
+	if errors.Is(err, syscall.ENOSPC) { // all else follows from it
+		res.Why = fmt.Sprintf("the disk that holds %s is full: what was recorded until then is kept; free some space, or name another folder with --out", l.dir)
+	}
 	return res
 }
 
 // reached looks whether the scenario did what it exists for.
 func (l *lab) reached(r *recorded, res *ScenarioResult) {
 	var missing []string
+	if l.load != nil {
+		if why := l.load.unserved(); why != "" {
+			missing = append(missing, why)
+		}
+	}
 	for _, name := range l.c.scenario.BranchesOf(l.c.mode) {
 		b := Branch{Name: name, Reached: l.c.scenario.reach[name](r)}
 		res.Branches = append(res.Branches, b)

@@ -31,6 +31,8 @@ type clients struct {
 
 	mu      sync.Mutex
 	giveUps map[string]chan giveUp // by request that is in flight
+	served  int                    // requests that were answered in full
+	failure error                  // the last that kept a request from being answered
 }
 
 func newClients(stack adapters.Stack, w workload, rec *recorder) *clients {
@@ -191,6 +193,30 @@ type told struct {
 	err     error
 }
 
+// unserved says why no request at all was served, "" if one was.
+func (c *clients) unserved() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.served > 0 {
+		return ""
+	}
+	if c.failure == nil {
+		return "no request was answered in full"
+	}
+	return "no request was answered in full; the last failed: " + c.failure.Error()
+}
+
+func (c *clients) count(outcome spec.Outcome, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if outcome == spec.OutcomeOK {
+		c.served++
+	}
+	if err != nil {
+		c.failure = err
+	}
+}
+
 // ended records the client's outcome and what it got.
 func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
 	outcome := spec.OutcomeError
@@ -205,6 +231,7 @@ func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
 	case t.status == 499:
 		outcome = spec.OutcomeCancelled
 	}
+	c.count(outcome, t.err)
 	c.rec.record(spec.Event{K: spec.KindFinish, Th: thread, Req: q.id, Result: outcome, Status: int64(t.status)})
 	if outcome == spec.OutcomeOK || outcome == spec.OutcomeLength && len(t.tokens) > 0 {
 		n := q.output

@@ -1,8 +1,6 @@
 package harness
 
 import (
-	"errors"
-
 	"conform/faults"
 	"conform/spec"
 	"conform/traces"
@@ -39,5 +37,5 @@ func (r *recorder) seal() error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.w.Err(), r.w.Seal())
+	return r.w.Seal() // which also tells of an earlier error
 }
