@@ -27,6 +27,8 @@ type accessCase struct {
 	fences  []int32 // that end it, at most maxFences
 	classes []class
 	places  []place // the legal ways to place it, each alone against the base
+	// spots finds a block's number among the classes; nil where there are few.
+	spots map[int64]spot
 	// outlasted is set once BLK-2 has been applied to it.
 	outlasted bool
 	// chosen is the place with the best evidence, of those that are legal.
@@ -40,6 +42,38 @@ type class struct {
 	cands   []candidate
 	// leases are, for each block, the lease of each candidate.
 	leases [][]int32
+}
+
+// spot is where a block stands: its class, and its place in that.
+type spot struct{ class, at int }
+
+// fewBlocks is up to where looking for a number is quicker than a map of them.
+const fewBlocks = 16
+
+// spotOf finds a block of the access by its number.
+func (k *accessCase) spotOf(n int64) (spot, bool) {
+	if k.spots != nil {
+		s, ok := k.spots[n]
+		return s, ok
+	}
+	for i := range k.classes {
+		if j := slices.Index(k.classes[i].numbers, n); j >= 0 {
+			return spot{i, j}, true
+		}
+	}
+	return spot{}, false
+}
+
+func (k *accessCase) fillSpots(blocks int) {
+	if blocks <= fewBlocks {
+		return
+	}
+	k.spots = make(map[int64]spot, blocks)
+	for i := range k.classes {
+		for j, n := range k.classes[i].numbers {
+			k.spots[n] = spot{i, j}
+		}
+	}
 }
 
 // candidate is a lease that an access may belong to, by the events that bound it.
@@ -108,6 +142,7 @@ func (c *court) openCases() error {
 			cands, leases := c.candidates(a, id)
 			k.add(n, cands, leases)
 		}
+		k.fillSpots(len(seen))
 		if len(k.classes) > 0 {
 			k.state = caseOpen
 		}

@@ -132,19 +132,16 @@ func (c *court) build(id int32, cases []int32) []blockStep {
 // meant lists the generations of the block that an access may mean, and whether
 // it means them by a grant.
 func (c *court) meant(k *accessCase, id int32) (gens []int, granted bool) {
-	for i := range k.classes {
-		cl := &k.classes[i]
-		j := slices.Index(cl.numbers, c.chains.blocks[id].number)
-		if j < 0 {
-			continue
-		}
-		for x, l := range cl.leases[j] {
-			gens = append(gens, c.chains.leases[l].gen)
-			granted = granted || cl.cands[x].grant != none
-		}
-		return slices.Compact(gens), granted
+	s, ok := k.spotOf(c.chains.blocks[id].number)
+	if !ok {
+		return nil, false
 	}
-	return nil, false
+	cl := &k.classes[s.class]
+	for x, l := range cl.leases[s.at] {
+		gens = append(gens, c.chains.leases[l].gen)
+		granted = granted || cl.cands[x].grant != none
+	}
+	return slices.Compact(gens), granted
 }
 
 // histories cuts a block's life into parts, and drops those without an access:

@@ -27,13 +27,17 @@ func (c *court) say(e int32) string {
 const bigTime = 1_000_000
 
 // when writes a time for a person: as it stands while it is small, else in
-// milliseconds since the first event on its clock.
+// milliseconds, to the nanosecond, since the first event on its clock.
 func (c *court) when(e int32, t int64) string {
 	first := c.h.zero[c.h.clockOf[e]]
 	if -bigTime < first && t < bigTime {
 		return strconv.FormatInt(t, 10)
 	}
-	return fmt.Sprintf("%+.3f ms", float64(t-first)/1e6)
+	sign, d := "+", uint64(t)-uint64(first)
+	if t < first {
+		sign, d = "-", -d
+	}
+	return fmt.Sprintf("%s%d.%06d ms", sign, d/1e6, d%1e6)
 }
 
 // ids names events for a finding.

@@ -16,7 +16,7 @@ func TestTimesAreSaidForAPerson(t *testing.T) {
 		want  string
 	}{
 		{0, "d#1 (note at 40)"},
-		{4_485_887_415_063, "d#1 (note at +0.000 ms)"},
+		{4_485_887_415_063, "d#1 (note at +0.000040 ms)"},
 	} {
 		tr := &spec.Trace{Events: []spec.Event{
 			{Src: "d", T: c.start, T2: c.start, Th: "main", K: spec.KindSource, Worker: "d0", Role: spec.RoleDecode, Host: "h", Clock: "m"},
@@ -27,6 +27,6 @@ func TestTimesAreSaidForAPerson(t *testing.T) {
 		require.NoError(t, err)
 		court := &court{h: h}
 		require.Equal(t, c.want, court.say(1))
-		require.Contains(t, court.say(2), " to +3.500 ms)")
+		require.Contains(t, court.say(2), " to +3.500000 ms)")
 	}
 }

@@ -18,7 +18,7 @@ const maxSolves = 64
 //
 // What is left is the legal order that later rules ask what is certain in it:
 // the base with the chain edges of the accesses that can be placed in one way
-// only. An access that fits several leases adds no edge but begin before end.
+// only. One that fits several leases adds what all of them impose.
 func (c *court) jointly() {
 	for solves := 0; ; {
 		f := &fitting{c: c, budget: maxSolves - solves}
@@ -84,7 +84,7 @@ func (f *fitting) run() {
 		edges := k.places[0].edges
 		if len(k.places) > 1 {
 			several = append(several, k)
-			edges = []edge{{k.a.begin, k.a.end}}
+			edges = f.c.envelope(k)
 		}
 		fixed = append(fixed, f.own(k, edges)...)
 	}
@@ -103,6 +103,32 @@ func (f *fitting) run() {
 	if len(several) > 0 {
 		f.why = f.choose(fixed, several, picks)
 	}
+}
+
+// envelope lists what each place of an access imposes: that it lies between the
+// first event that may bound it from below and the last that may from above. The
+// pool's order is total, so there are such.
+func (c *court) envelope(k *accessCase) []edge {
+	a := k.a
+	edges := []edge{{a.begin, a.end}}
+	first, last := k.places[0].lower, k.places[0].until
+	for i := range k.places {
+		p := &k.places[i]
+		if p.stale {
+			return edges
+		}
+		first = c.earlier(first, p.lower)
+		if last == none || p.until == none {
+			last = none
+		} else {
+			last = c.later(last, p.until)
+		}
+	}
+	over := a.begin
+	if a.end != none && len(k.fences) == 0 {
+		over = a.end
+	}
+	return append(edges, edge{first, a.begin}, edge{over, last})
 }
 
 // own notes whose edges these are, and drops those with an end missing.
