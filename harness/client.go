@@ -145,10 +145,15 @@ func (c *clients) one(ctx context.Context, thread string, q request) {
 	c.mu.Lock()
 	c.giveUps[q.id] = giveUps
 	c.mu.Unlock()
+	run := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
 	done := make(chan told, 1)
-	go func() { done <- c.send(ctx, q) }()
+	go func() {
+		t := c.send(ctx, q)
+		t.cutShort = run.Err() != nil
+		done <- t
+	}()
 	var timer <-chan time.Time
 	if q.giveUp != 0 {
 		timer = time.After(q.giveUpIn)
@@ -191,6 +196,9 @@ type told struct {
 	tokens  []int32
 	outcome string
 	err     error
+	// cutShort is set where the run was stopped: whatever came then, the harness
+	// caused it.
+	cutShort bool
 }
 
 // unserved says why no request at all was served, "" if one was.
@@ -219,6 +227,9 @@ func (c *clients) count(outcome spec.Outcome, err error) {
 
 // ended records the client's outcome and what it got.
 func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
+	if t.cutShort {
+		return
+	}
 	outcome := spec.OutcomeError
 	switch {
 	case t.err != nil:

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -34,6 +35,8 @@ type Config struct {
 	EngineArgs []string // arguments for the engine; the reference stack takes none
 	// Progress is told of each step. It is never called twice at once.
 	Progress func(Progress)
+
+	planText string // of Plan
 }
 
 // Progress is one step of a run.
@@ -100,6 +103,9 @@ func (cfg *Config) cells() ([]cell, error) {
 	}
 	scenarios, err := cfg.scenarios()
 	if err != nil {
+		return nil, err
+	}
+	if err := cfg.readPlan(); err != nil {
 		return nil, err
 	}
 	var all []cell
@@ -186,18 +192,40 @@ func (cfg *Config) scenarios() ([]Scenario, error) {
 	return got, nil
 }
 
-// cell reads the plan that applies. A scenario's own is checked like anybody's.
+// maxPlanBytes is far above any plan; package faults has a limit of its own.
+const maxPlanBytes = 4 << 20
+
+// readPlan reads the plan file, once for all scenarios.
+func (cfg *Config) readPlan() error {
+	if cfg.Plan == "" {
+		return nil
+	}
+	usage := func(err error) error {
+		return &UsageError{What: fmt.Sprintf("can't read the plan %s: %v", cfg.Plan, unwrapPath(err)), Where: "--plan", Expected: "a readable YAML file"}
+	}
+	f, err := os.Open(cfg.Plan)
+	if err != nil {
+		return usage(err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxPlanBytes))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return usage(err)
+	}
+	cfg.planText = string(b)
+	plan, err := faults.ParsePlan(cfg.Plan, b)
+	if err == nil && len(plan.Rules) == 0 {
+		err = &UsageError{What: "the plan " + cfg.Plan + " has no rules", Where: "--plan", Expected: "at least one rule", Try: "leave --plan out for the scenarios' own plans"}
+	}
+	return err
+}
+
+// cell takes the plan that applies. A scenario's own is checked like anybody's.
 func (cfg *Config) cell(s Scenario, mode string, seed uint64) (cell, error) {
 	c := cell{scenario: s, mode: mode, seed: seed, planText: s.Plan(mode)}
 	name := "scenario " + s.ID
 	if cfg.Plan != "" {
-		b, err := os.ReadFile(cfg.Plan)
-		if err != nil {
-			return c, &UsageError{What: fmt.Sprintf("can't read the plan %s: %v", cfg.Plan, unwrapPath(err)), Where: "--plan", Expected: "a readable YAML file"}
-		}
-		c.planText, name = string(b), cfg.Plan
-	}
-	if c.planText == "" {
+		c.planText, name = cfg.planText, cfg.Plan
+	} else if c.planText == "" {
 		return c, nil
 	}
 	plan, err := faults.ParsePlan(name, []byte(c.planText))

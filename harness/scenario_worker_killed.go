@@ -45,10 +45,15 @@ func crash(access, from, to string) string {
 `
 }
 
+// diedInTransfer looks for a worker that ended by a signal while a remote access
+// of it, or to it, was open.
 func diedInTransfer(r *recorded) bool {
-	return r.any(func(e *spec.Event) bool {
-		end := r.ends[e.Access]
-		return e.K == spec.KindBegin && e.Handoff != "" && (end == nil || end.OK != nil && !*end.OK)
+	return r.any(func(x *spec.Event) bool {
+		return x.K == spec.KindExit && x.SignalNo != 0 && r.any(func(e *spec.Event) bool {
+			end := r.ends[e.Access]
+			return e.K == spec.KindBegin && e.Handoff != "" && e.Target != e.Src && (e.Src == x.Worker || e.Target == x.Worker) &&
+				e.T < x.T && (end == nil || end.T > x.T)
+		})
 	})
 }
 

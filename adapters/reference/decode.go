@@ -29,6 +29,7 @@ type decode struct {
 	reqs            map[string]*decodeReq // by handoff
 	queue           []*decodeReq          // in order of arrival
 	released        map[string]*decodeReq // only the defect double-release keeps any
+	legsSeen        *tombstones           // legs that came
 	legs            int
 	peer            string // prefill's present incarnation, "" while it is lost
 	peerSeen        time.Time
@@ -62,7 +63,7 @@ func newDecode(w *worker) *decode {
 	l := w.cfg.Limits
 	d := &decode{
 		w: w, kv: newPool("kv", "kv", l.DecodeBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
-		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{},
+		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, legsSeen: newTombstones(tombstoneCap),
 	}
 	d.xfer = newTransferThreads(w, d.kv)
 	w.capacity(l.DecodeTokens, "prompt and output, what the pool holds for one request")
@@ -143,6 +144,11 @@ func (d *decode) abortRequest(req string) {
 }
 
 func (d *decode) arrive(r *decodeReq) {
+	if d.legsSeen.has(r.leg.Handoff) { // a leg that comes twice changes nothing
+		d.answer(r, spec.OutcomeError, http.StatusConflict, "this handoff is known already")
+		return
+	}
+	d.legsSeen.add(r.leg.Handoff, sigFailed)
 	h, req, p := r.leg.Handoff, r.leg.Req, r.leg.KVParams
 	if p != nil {
 		d.w.record(spec.Event{K: spec.KindObserve, Sig: p.Sig, Signal: sigParams, Handoff: h, Req: req})

@@ -18,6 +18,7 @@ type prefill struct {
 	queue     []*prefillReq          // admitted, in order of arrival
 	early     map[string]*earlyGrant // METADATA that came before the leg
 	tombs     *tombstones
+	legsSeen  *tombstones // legs that came
 	legs      int
 }
 
@@ -56,7 +57,7 @@ func newPrefill(w *worker) *prefill {
 	l := w.cfg.Limits
 	p := &prefill{
 		w: w, kv: newPool("kv", "kv", l.PrefillBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
-		reqs: map[string]*prefillReq{}, early: map[string]*earlyGrant{}, tombs: newTombstones(tombstoneCap),
+		reqs: map[string]*prefillReq{}, early: map[string]*earlyGrant{}, tombs: newTombstones(tombstoneCap), legsSeen: newTombstones(tombstoneCap),
 	}
 	p.xfer = newTransferThreads(w, p.kv)
 	w.capacity(l.PrefillTokens, "what the pool and one batch hold")
@@ -108,6 +109,11 @@ func (p *prefill) abort(req string) {
 // arrive decides on admission: by what this stage can process, not by the
 // configured context.
 func (p *prefill) arrive(r *prefillReq) {
+	if p.reqs[r.leg.Handoff] != nil || p.legsSeen.has(r.leg.Handoff) { // a leg that comes twice changes nothing
+		r.answer <- legAnswer{Status: http.StatusConflict, Error: "this handoff is known already"}
+		return
+	}
+	p.legsSeen.add(r.leg.Handoff, sigFailed)
 	need, limit := int64(len(r.prompt)), p.w.cfg.Limits.PrefillTokens
 	handed := false
 	if int(need) > limit {

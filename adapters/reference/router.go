@@ -22,6 +22,7 @@ type router struct {
 	client   *http.Client
 	active   int
 	requests int
+	seen     *tombstones // requests that came, by rid
 }
 
 // clientRequest is the body of POST /generate.
@@ -33,7 +34,7 @@ type clientRequest struct {
 }
 
 func newRouter(w *worker) *router {
-	return &router{w: w, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	return &router{w: w, seen: newTombstones(tombstoneCap), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 }
 
 func (ro *router) pools() []*pool   { return nil }
@@ -69,7 +70,12 @@ func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 		return
 	}
 	l := leg{Req: c.Req, Prompt: c.Prompt, MaxNew: c.MaxNew, Stream: c.Stream}
-	if err := ro.w.call(hr.Context(), func() { ro.active++; l.Handoff = ro.handoffKey(); ro.offer(l) }); err != nil {
+	again := false
+	if err := ro.w.call(hr.Context(), func() { again = !ro.begin(&l) }); err != nil {
+		return
+	}
+	if again {
+		writeJSON(rw, http.StatusConflict, legAnswer{Error: "a request of this rid has come already", Done: true})
 		return
 	}
 	defer ro.w.post(func() { ro.active-- })
@@ -82,8 +88,17 @@ func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 	ro.w.post(func() { ro.finish(l, hr.Context().Err() != nil, out) })
 }
 
-func (ro *router) offer(l leg) {
+// begin gives a request its handoff, unless one of its name has come before: a
+// client's retry must not run twice under one name.
+func (ro *router) begin(l *leg) bool {
+	if ro.seen.has(l.Req) {
+		return false
+	}
+	ro.seen.add(l.Req, sigFailed)
+	ro.active++
+	l.Handoff = ro.handoffKey()
 	ro.w.record(spec.Event{K: spec.KindOffer, Req: l.Req, Handoff: l.Handoff})
+	return true
 }
 
 // finish records what the client was told.

@@ -192,6 +192,7 @@ func (w *worker) serve() (orderly bool) {
 }
 
 func (w *worker) close(orderly bool) error {
+	busy := !w.stage.load().idle()
 	w.stop()
 	w.http.Close()
 	if w.ctl != nil {
@@ -216,6 +217,9 @@ func (w *worker) close(orderly bool) error {
 		case f := <-w.inbox: // so that no thread waits for the scheduler for ever
 			f()
 		case <-done:
+			if busy { // it was stopped, it did not come to its end: no seal
+				return w.rec.Close()
+			}
 			return w.rec.Seal()
 		case <-drain:
 			return errors.Join(errors.New("threads that did not end within 2 s of the stop"), w.rec.Close())

@@ -48,9 +48,9 @@ correct, in each transfer mode.`,
 	fl.StringVar(&f.seeds, "seeds", "", "a range of seeds, A-B, instead of --seed")
 	fl.StringArrayVar(&f.cfg.Env, "env", nil, "NAME=VALUE for the engine's environment; repeatable")
 	fl.StringArrayVar(&f.cfg.EngineArgs, "engine-arg", nil, "argument for the engine; repeatable")
-	fl.StringVar(&f.cfg.OutDir, "out", "", "folder for the traces (default runs/TIME-SEED)")
+	fl.StringVar(&f.cfg.OutDir, "out", "", "folder for the traces (default runs/TIME)")
 	fl.IntVar(&f.cfg.Port, "port", 0, "port on the loopback interface where clients reach the stack; one scenario at a time (default: any)")
-	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many scenarios run at once (default: by the number of cores)")
+	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many scenarios run at once (default: 2)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print every command and setting, start nothing")
 	formatFlag(cmd, &f.format)
 	return cmd
