@@ -168,8 +168,8 @@ func (l *lab) settle(ctx context.Context) {
 			quiet++
 		case err == nil:
 			quiet, busy = 0, what
-		default:
-			quiet = 0
+		case ctx.Err() == nil:
+			quiet, busy = 0, err.Error()
 		}
 		sleep(ctx, 10*time.Millisecond)
 		if ctx.Err() != nil {

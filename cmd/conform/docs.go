@@ -44,8 +44,40 @@ func pages() map[string][]byte {
 		"scenarios.md": scenariosPage(),
 		"defects.md":   defectsPage(),
 		"faults.md":    faultsPage(),
+		"events.md":    eventsPage(),
 	}
 }
+
+// eventsPage is the table of the trace format: every kind and its fields.
+func eventsPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Events\n\n" + generated)
+	b.WriteString("A trace is JSON Lines, one event a line. Every event has `src` (the recorder, one per process), `seq` (from 0\n" +
+		"per source), `t` (ns on the source's clock) and `k` (its kind); it may have `t2` (the event took effect between\n" +
+		"`t` and `t2`) and `th` (its thread, `main` by default). The other fields of each kind:\n\n" +
+		"| `k` | required | optional |\n|---|---|---|\n")
+	for _, k := range spec.Kinds() {
+		var must, may []string
+		for _, f := range spec.Fields(k)[commonFields:] {
+			text := fmt.Sprintf("`%s` (%s)", f.Name, f.Type)
+			if f.Enum != nil {
+				text = fmt.Sprintf("`%s` (%s)", f.Name, strings.Join(f.Enum, ", "))
+			}
+			if f.Required {
+				must = append(must, text)
+			} else {
+				may = append(may, text)
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k, strings.Join(must, ", "), strings.Join(may, ", "))
+	}
+	b.WriteString("\nA list of blocks has numbers and inclusive pairs: `[4,[10,13]]` is 4, 10, 11, 12, 13. Unknown further fields are\n" +
+		"kept and not judged. How a trace is written in good order is in [writing-traces.md](writing-traces.md).\n")
+	return b.Bytes()
+}
+
+// commonFields is how many fields every kind has: src, seq, t, t2, th, k.
+const commonFields = 6
 
 func rulesPage() []byte {
 	var b bytes.Buffer
