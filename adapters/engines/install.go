@@ -174,7 +174,7 @@ func (b *build) command(ctx context.Context, step string, reason func(string) st
 		return ctx.Err()
 	}
 	why := reason(out.text())
-	if why == "" {
+	if why == "" || exitCode(err) < 0 { // it said nothing, was killed, or did not start
 		why = err.Error()
 	}
 	return &StepError{Step: step, Reason: why, Log: path, Err: err}
@@ -219,12 +219,7 @@ func (b *build) makeBase(ctx context.Context, l *Lock) error {
 	defer b.journal.close()
 	venv := filepath.Join(b.staging, "venv")
 	python := filepath.Join(venv, "bin", "python")
-	err := b.step(ctx, stepVenv, func(ctx context.Context) error {
-		if err := os.RemoveAll(venv); err != nil {
-			return err
-		}
-		return b.command(ctx, "make the environment", lastLine, b.env(), b.python.Executable, "-m", "venv", venv)
-	})
+	err := b.step(ctx, stepVenv, func(ctx context.Context) error { return b.venv(ctx, venv) })
 	if err != nil {
 		return err
 	}
@@ -246,6 +241,39 @@ func (b *build) makeBase(ctx context.Context, l *Lock) error {
 		return err
 	}
 	return b.finish(record{Device: l.Device, Python: b.python.Version, Digest: l.Digest, Packages: versions(l), Env: l.Env})
+}
+
+// venv makes an empty virtual environment. It is made under a name of its own, for
+// the module venv has a child that may outlive a kill and write on.
+func (b *build) venv(ctx context.Context, venv string) error {
+	if err := b.discardMatches("venv*"); err != nil {
+		return err
+	}
+	fresh, err := os.MkdirTemp(b.staging, "venv-")
+	if err != nil {
+		return err
+	}
+	if err := b.command(ctx, "make the environment", lastLine, b.env(), b.python.Executable, "-m", "venv", fresh); err != nil {
+		return err
+	}
+	if err := relocate(filepath.Join(fresh, "bin"), fresh, venv); err != nil {
+		return err
+	}
+	return os.Rename(fresh, venv)
+}
+
+// discardMatches takes away what in the staging folder matches a pattern.
+func (b *build) discardMatches(pattern string) error {
+	paths, err := filepath.Glob(filepath.Join(b.staging, pattern))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := b.store.discard(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeEngine makes the folder of one engine version, on a base that is done.
@@ -294,8 +322,10 @@ func (b *build) makeEngine(ctx context.Context, r Recipe, base string) error {
 
 // finish writes the record and gives the staging folder its name.
 func (b *build) finish(r record) error {
-	if err := os.RemoveAll(filepath.Join(b.staging, "tmp")); err != nil {
-		return err
+	for _, pattern := range []string{"tmp", "venv-*", "compile-*.txt"} {
+		if err := b.discardMatches(pattern); err != nil {
+			return err
+		}
 	}
 	r.SizeBytes = treeBytes(b.staging)
 	if err := r.write(b.staging); err != nil {
@@ -318,8 +348,12 @@ func sitePackages(venv, minor string) string {
 
 // stubs makes the stand-ins that the base asks for.
 func (b *build) stubs(ctx context.Context, l *Lock, site string) error {
-	scratch := filepath.Join(b.staging, "tmp", "stubs")
-	if err := os.MkdirAll(scratch, 0o755); err != nil {
+	tmp := filepath.Join(b.staging, "tmp")
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp(tmp, "stubs-") // a killed compiler's children may write on
+	if err != nil {
 		return err
 	}
 	if slices.Contains(l.Stubs, stubCUDA) {

@@ -181,7 +181,7 @@ func (l *storeLock) unlock() {
 // discard takes a folder away: out of sight at once, and then off the disk. A kill
 // in between leaves it in the trash, which the next writer empties.
 func (s *Store) discard(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	if !exists(path) {
 		return nil
 	}
 	if err := os.MkdirAll(s.trash(), 0o755); err != nil {
@@ -194,7 +194,9 @@ func (s *Store) discard(path string) error {
 	if err := os.Rename(path, filepath.Join(hole, filepath.Base(path))); err != nil {
 		return err
 	}
-	return os.RemoveAll(hole)
+	// What is still being written there by an orphan is left for the next writer.
+	_ = os.RemoveAll(hole)
+	return nil
 }
 
 // folders are the names in a folder of the store; none if it is not there.
