@@ -113,7 +113,7 @@ func interruptible(parent context.Context, stderr io.Writer) (context.Context, f
 				fmt.Fprintln(stderr, "conform: aborted: the traces written so far are kept")
 				os.Exit(statusHarness)
 			}
-			fmt.Fprintln(stderr, "conform: stopping: ending the workers and keeping the traces; once more aborts at once")
+			fmt.Fprintln(stderr, "conform: stopping: ending what was started and keeping what was done; once more aborts at once")
 			cancel()
 		}
 	}()
