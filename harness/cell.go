@@ -20,15 +20,9 @@ import (
 	"conform/traces"
 )
 
-// The deadlines of a scenario's steps. Each is far above what the step takes; it
-// is there so that a stack that hangs ends the scenario, not the night.
-const (
-	startLimit  = 20 * time.Second
-	workLimit   = 60 * time.Second
-	settleLimit = 15 * time.Second
-	stopLimit   = 10 * time.Second
-	judgeLimit  = 2 * time.Minute
-)
+// judgeLimit is far above what judging takes; what the stack does has the limits
+// of its adapter's [adapters.Pace].
+const judgeLimit = 2 * time.Minute
 
 // lab is one scenario under way: a stack, and what stands round it.
 type lab struct {
@@ -40,6 +34,7 @@ type lab struct {
 	fail   *failpoint.Server
 	own    *recorder // the harness's source
 	client *recorder // its clients'
+	pace   adapters.Pace
 	stack  adapters.Stack
 	load   *clients
 	man    traces.Manifest
@@ -50,7 +45,7 @@ type lab struct {
 
 // cell runs one scenario from the start of its stack to its verdict.
 func (r *runner) cell(ctx context.Context, c cell) ScenarioResult {
-	l := &lab{r: r, c: c, dir: filepath.Join(r.cfg.OutDir, c.name()), start: time.Now()}
+	l := &lab{r: r, c: c, dir: filepath.Join(r.cfg.OutDir, c.name()), start: time.Now(), pace: r.adapter.Pace()}
 	if err := l.open(); err != nil {
 		l.fault(err)
 	} else {
@@ -125,7 +120,7 @@ var followsUp = map[string]bool{
 // drive starts the stack, runs the workload and waits until nothing is in flight.
 func (l *lab) drive(ctx context.Context) {
 	l.r.say(l.c, "starting", 0, false)
-	startCtx, cancel := context.WithTimeout(ctx, startLimit)
+	startCtx, cancel := context.WithTimeout(ctx, l.pace.Start)
 	defer cancel()
 	cfg := l.c.adapterConfig(l.r.cfg, l.dir)
 	cfg.Engine, cfg.OnExit, cfg.Host = l.engine, l.exited, l.man.Hosts[0]
@@ -139,17 +134,17 @@ func (l *lab) drive(ctx context.Context) {
 		}
 		return
 	}
-	load := newClients(stack, l.c.scenario.workload, l.client)
+	load := newClients(stack, l.c.scenario.workload, l.client, l.pace.Answer)
 	l.mu.Lock()
 	l.stack, l.load = stack, load
 	l.mu.Unlock()
 
 	l.r.say(l.c, "running", 0, false)
-	workCtx, cancelWork := context.WithTimeout(ctx, workLimit)
+	workCtx, cancelWork := context.WithTimeout(ctx, l.pace.Work)
 	defer cancelWork()
-	load.run(workCtx, l.c.scenario.workload.draw(l.c.seed, stack.Limits()))
+	load.run(workCtx, l.c.scenario.workload.draw(l.c.seed, stack.Limits(), l.pace))
 	if workCtx.Err() != nil && ctx.Err() == nil {
-		l.fault(fmt.Errorf("%w to serve the workload within %v", errStack, workLimit))
+		l.fault(fmt.Errorf("%w to serve the workload within %v", errStack, l.pace.Work))
 	}
 	l.r.say(l.c, "settling", 0, false)
 	l.settle(ctx)
@@ -157,7 +152,7 @@ func (l *lab) drive(ctx context.Context) {
 
 // settle waits until the stack holds nothing in flight, and records that.
 func (l *lab) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	ctx, cancel := context.WithTimeout(ctx, l.pace.Settle)
 	defer cancel()
 	quiet := 0
 	var busy string
@@ -174,7 +169,7 @@ func (l *lab) settle(ctx context.Context) {
 		sleep(ctx, 10*time.Millisecond)
 		if ctx.Err() != nil {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				l.fault(fmt.Errorf("%w to become idle within %v: %s", errStack, settleLimit, busy))
+				l.fault(fmt.Errorf("%w to become idle within %v: %s", errStack, l.pace.Settle, busy))
 			}
 			return
 		}
@@ -199,10 +194,15 @@ func (l *lab) exited(e adapters.Exit) {
 // close ends the stack in good order and everything round it, whatever happened
 // before, and seals what was recorded.
 func (l *lab) close(ctx context.Context) {
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Stop)
 	defer cancel()
 	if l.engine != nil {
 		l.engine.Close()
+	}
+	if l.fail != nil && l.stack != nil {
+		if err := l.fail.Seal(stopCtx); err != nil {
+			l.fault(err)
+		}
 	}
 	if l.stack != nil {
 		if err := l.stack.Stop(stopCtx); err != nil {

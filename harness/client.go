@@ -1,16 +1,11 @@
 package harness
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -26,7 +21,6 @@ type clients struct {
 	stack adapters.Stack
 	w     workload
 	rec   *recorder
-	http  *http.Client
 	wait  time.Duration // for one answer, at most
 
 	mu      sync.Mutex
@@ -35,12 +29,8 @@ type clients struct {
 	failure error                  // the last that kept a request from being answered
 }
 
-func newClients(stack adapters.Stack, w workload, rec *recorder) *clients {
-	return &clients{
-		stack: stack, w: w, rec: rec, wait: 8 * time.Second,
-		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: w.clients}},
-		giveUps: map[string]chan giveUp{},
-	}
+func newClients(stack adapters.Stack, w workload, rec *recorder, wait time.Duration) *clients {
+	return &clients{stack: stack, w: w, rec: rec, wait: wait, giveUps: map[string]chan giveUp{}}
 }
 
 // request is one request, drawn in full before the first is sent, so that the
@@ -56,17 +46,17 @@ type request struct {
 }
 
 // draw makes the scenario's requests from a seed.
-func (w workload) draw(seed uint64, limits adapters.Limits) []request {
+func (w workload) draw(seed uint64, limits adapters.Limits, pace adapters.Pace) []request {
 	rng := rand.New(rand.NewPCG(seed, 0x636f6e666f726d))
 	between := func(r [2]int) int { return r[0] + rng.IntN(r[1]-r[0]+1) }
 	after := func(r [2]time.Duration) time.Duration { return r[0] + time.Duration(rng.Int64N(int64(r[1]-r[0])+1)) }
 	every := func(n, i int) bool { return n > 0 && i%n == n-1 }
 	reqs := make([]request, w.requests)
 	for i := range reqs {
-		q := request{id: "r-" + strconv.Itoa(i), output: between(w.output), stream: every(w.streamEvery, i)}
+		q := request{id: fmt.Sprintf("r-%04d", i), output: between(w.output), stream: every(w.streamEvery, i)}
 		n := between(w.prompt)
 		if rng.IntN(4) == 0 { // around a block boundary
-			n = max(1, n-n%8+rng.IntN(3)-1)
+			n = max(1, n-n%pace.PageTokens+rng.IntN(3)-1)
 		}
 		if every(w.tooLongEvery, i) {
 			n = limits.PrefillTokens + 1 + rng.IntN(16)
@@ -76,7 +66,7 @@ func (w workload) draw(seed uint64, limits adapters.Limits) []request {
 		}
 		q.prompt = make([]int32, n)
 		for j := range q.prompt {
-			q.prompt[j] = rng.Int32N(32000)
+			q.prompt[j] = pace.Vocab[0] + rng.Int32N(pace.Vocab[1]-pace.Vocab[0]+1)
 		}
 		q.pause = time.Duration(rng.Int64N(int64(w.pause[1]-w.pause[0])+1)) + w.pause[0]
 		switch {
@@ -114,7 +104,6 @@ func (c *clients) run(ctx context.Context, reqs []request) {
 	}
 	close(queue)
 	wg.Wait()
-	c.http.CloseIdleConnections()
 }
 
 // hit lets the client of a request give it up, because a fault of the plan hit it.
@@ -150,9 +139,8 @@ func (c *clients) one(ctx context.Context, thread string, q request) {
 	defer cancel()
 	done := make(chan told, 1)
 	go func() {
-		t := c.send(ctx, q)
-		t.cutShort = run.Err() != nil
-		done <- t
+		a, err := c.stack.Generate(ctx, adapters.Request{ID: q.id, Prompt: q.prompt, Output: q.output, Stream: q.stream})
+		done <- told{a, err, run.Err() != nil}
 	}()
 	var timer <-chan time.Time
 	if q.giveUp != 0 {
@@ -186,16 +174,14 @@ func (c *clients) see(ctx context.Context, cancel func(), thread string, q reque
 			return
 		}
 		c.rec.record(spec.Event{K: spec.KindCancel, Th: thread, Req: q.id, Why: "abort"})
-		c.abort(ctx, q)
+		_ = c.stack.Abort(ctx, q.id, "") // the answer tells what came of it
 	}
 }
 
 // told is what a client was told.
 type told struct {
-	status  int
-	tokens  []int32
-	outcome string
-	err     error
+	adapters.Answer
+	err error
 	// cutShort is set where the run was stopped: whatever came then, the harness
 	// caused it.
 	cutShort bool
@@ -230,90 +216,25 @@ func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
 	if t.cutShort {
 		return
 	}
-	outcome := spec.OutcomeError
-	switch {
-	case t.err != nil:
-	case t.status < 300 && t.outcome == string(spec.OutcomeLength):
-		outcome = spec.OutcomeLength
-	case t.status < 300:
-		outcome = spec.OutcomeOK
-	case t.outcome == string(spec.OutcomeRejected):
-		outcome = spec.OutcomeRejected
-	case t.status == 499:
-		outcome = spec.OutcomeCancelled
+	outcome := t.Outcome
+	if t.err != nil || outcome == "" {
+		outcome = spec.OutcomeError
 	}
 	c.count(outcome, t.err)
-	c.rec.record(spec.Event{K: spec.KindFinish, Th: thread, Req: q.id, Result: outcome, Status: int64(t.status)})
-	if outcome == spec.OutcomeOK || outcome == spec.OutcomeLength && len(t.tokens) > 0 {
+	c.rec.record(spec.Event{K: spec.KindFinish, Th: thread, Req: q.id, Result: outcome, Status: int64(t.Status)})
+	if outcome == spec.OutcomeOK || outcome == spec.OutcomeLength && len(t.Tokens) > 0 {
 		n := q.output
 		if outcome == spec.OutcomeLength {
-			n = len(t.tokens)
+			n = len(t.Tokens)
 		}
 		c.rec.record(spec.Event{
-			K: spec.KindAnswer, Th: thread, Req: q.id, Sum: tokenDigest(t.tokens),
+			K: spec.KindAnswer, Th: thread, Req: q.id, Sum: tokenDigest(t.Tokens),
 			Expect: tokenDigest(c.stack.Reference(q.prompt, n)), HasExp: true,
 		})
 	}
-	if t.err != nil || t.status == http.StatusBadGateway || t.status == http.StatusServiceUnavailable {
+	if t.err != nil || t.Status == http.StatusBadGateway || t.Status == http.StatusServiceUnavailable {
 		sleep(ctx, c.w.backoff)
 	}
-}
-
-func (c *clients) send(ctx context.Context, q request) told {
-	resp, err := c.post(ctx, "/generate", map[string]any{
-		"rid": q.id, "prompt": q.prompt, "max_new_tokens": q.output, "stream": q.stream,
-	})
-	if err != nil {
-		return told{err: err}
-	}
-	defer resp.Body.Close()
-	t := told{status: resp.StatusCode}
-	lines := bufio.NewReader(io.LimitReader(resp.Body, 16<<20))
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			t.err = fmt.Errorf("the answer ends without its last line: %w", err)
-			return t
-		}
-		var a struct {
-			Tokens  []int32 `json:"tokens"`
-			Outcome string  `json:"outcome"`
-			Status  int     `json:"status"`
-			Error   string  `json:"error"`
-			Done    bool    `json:"done"`
-		}
-		if err := json.Unmarshal(line, &a); err != nil {
-			t.err = errors.Join(errors.New("a line of the answer is no JSON"), err)
-			return t
-		}
-		t.tokens = append(t.tokens, a.Tokens...)
-		if a.Done || a.Error != "" {
-			t.outcome = a.Outcome
-			if a.Status != 0 {
-				t.status = a.Status
-			}
-			return t
-		}
-	}
-}
-
-func (c *clients) abort(ctx context.Context, q request) {
-	if resp, err := c.post(ctx, "/abort", map[string]any{"rid": q.id}); err == nil {
-		resp.Body.Close()
-	}
-}
-
-func (c *clients) post(ctx context.Context, path string, body any) (*http.Response, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.stack.URL()+path, bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return c.http.Do(req)
 }
 
 // tokenDigest names tokens without showing them.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"conform/adapters"
+	"conform/adapters/reference"
 	"conform/faults"
 )
 
@@ -100,11 +101,11 @@ func TestDrawIsAFunctionOfTheSeed(t *testing.T) {
 	w := plainWorkload()
 	w.abortEvery, w.leaveEvery, w.tooLongEvery = 4, 5, 7
 	w.cancelAfter = [2]time.Duration{time.Millisecond, 5 * time.Millisecond}
-	limits := adapters.Limits{PrefillTokens: 128, DecodeTokens: 256}
-	require.Equal(t, w.draw(3, limits), w.draw(3, limits))
-	require.NotEqual(t, w.draw(3, limits), w.draw(4, limits))
+	limits, pace := adapters.Limits{PrefillTokens: 128, DecodeTokens: 256}, reference.Adapter{}.Pace()
+	require.Equal(t, w.draw(3, limits, pace), w.draw(3, limits, pace))
+	require.NotEqual(t, w.draw(3, limits, pace), w.draw(4, limits, pace))
 	tooLong, boundary := 0, 0
-	for _, q := range w.draw(3, limits) {
+	for _, q := range w.draw(3, limits, pace) {
 		if len(q.prompt) > limits.PrefillTokens {
 			tooLong++
 		}

@@ -352,7 +352,7 @@ func (d *decode) cancel(r *decodeReq, why string) {
 	if d.reqs[r.leg.Handoff] != r || r.state >= aborting {
 		return
 	}
-	status := 499
+	status := statusCancelled
 	if d.w.cfg.Defect == defCancel200 {
 		status = 200
 	}

@@ -210,7 +210,7 @@ func (p *prefill) cancel(r *prefillReq, why string) {
 		return
 	}
 	if r.leasedTo.IsZero() {
-		p.halt(r, spec.OutcomeCancelled, "cancel", 499)
+		p.halt(r, spec.OutcomeCancelled, "cancel", statusCancelled)
 		p.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
 		p.settle(r)
 		return

@@ -111,7 +111,7 @@ func (ro *router) finish(l leg, gone bool, out *clientAnswer) {
 		outcome = spec.OutcomeCancelled
 	case out.status == http.StatusBadRequest:
 		outcome = spec.OutcomeRejected
-	case out.status == 499:
+	case out.status == statusCancelled:
 		outcome = spec.OutcomeCancelled
 	}
 	ro.w.record(spec.Event{K: spec.KindFinish, Req: l.Req, Handoff: l.Handoff, Result: outcome, Status: int64(out.status)})

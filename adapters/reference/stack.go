@@ -32,6 +32,23 @@ func (Adapter) Info() adapters.Info {
 	}
 }
 
+// Limits are the defaults where cfg asks for nothing else.
+func (Adapter) Limits(cfg adapters.Config) adapters.Limits {
+	limits := defaultLimits(cfg.Limits)
+	if cfg.Defect == defRejectLeaks { // as engines have them: nobody lives to see the clock
+		limits.HandoffTimeout, limits.Lease = 300*time.Second, 300*time.Second
+	}
+	return limits
+}
+
+// Pace is that of processes that start in milliseconds.
+func (Adapter) Pace() adapters.Pace {
+	return adapters.Pace{
+		Start: 20 * time.Second, Work: 60 * time.Second, Settle: 15 * time.Second, Stop: 10 * time.Second, Answer: 8 * time.Second,
+		Vocab: [2]int32{0, 31999}, PageTokens: BlockTokens,
+	}
+}
+
 // ErrConfig marks a configuration that the stack can't be started with.
 var ErrConfig = errors.New("the reference stack can't be started like this")
 
@@ -42,6 +59,9 @@ func check(cfg adapters.Config) error {
 	if _, ok := DefectByName(cfg.Defect); cfg.Defect != "" && !ok {
 		return fmt.Errorf("%w: unknown defect %q", ErrConfig, cfg.Defect)
 	}
+	if t := cfg.Topology.Filled(); t != (adapters.Topology{Prefill: 1, Decode: 1, PrefillTP: 1, DecodeTP: 1}) {
+		return fmt.Errorf("%w: it has one worker of each role", ErrConfig)
+	}
 	return nil
 }
 
@@ -50,7 +70,8 @@ type stack struct {
 	cfg    adapters.Config
 	limits adapters.Limits
 	forker *forker
-	client *http.Client
+	client *http.Client // of the harness: load and the like
+	users  *http.Client // of the clients
 
 	clientHTTP, prefillHTTP, decodeHTTP *faults.HTTPProxy
 	toPrefill, toDecode                 *faults.ZMTPProxy
@@ -88,12 +109,9 @@ func (Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, 
 }
 
 func newStack(cfg adapters.Config) *stack {
-	limits := defaultLimits(cfg.Limits)
-	if cfg.Defect == defRejectLeaks { // as engines have them: nobody lives to see the clock
-		limits.HandoffTimeout, limits.Lease = 300*time.Second, 300*time.Second
-	}
 	return &stack{
-		cfg: cfg, limits: limits, forker: newForker(), client: &http.Client{Timeout: 2 * time.Second},
+		cfg: cfg, limits: Adapter{}.Limits(cfg), forker: newForker(), client: &http.Client{Timeout: 2 * time.Second},
+		users: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		procs: map[spec.Role]*process{}, incarnations: map[spec.Role]int{},
 	}
 }
@@ -195,8 +213,6 @@ func (s *stack) awaitServing(ctx context.Context) error {
 		}
 	}
 }
-
-func (s *stack) URL() string { return "http://" + s.clientHTTP.Addr() }
 
 func (s *stack) Limits() adapters.Limits { return s.limits }
 
@@ -333,6 +349,7 @@ func (s *stack) Stop(ctx context.Context) error {
 		errs = append(errs, p.end(ctx))
 	}
 	s.forker.close()
+	s.users.CloseIdleConnections()
 	for _, p := range []*faults.HTTPProxy{s.clientHTTP, s.prefillHTTP, s.decodeHTTP} {
 		if p != nil {
 			errs = append(errs, p.Close())

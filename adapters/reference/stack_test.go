@@ -1,9 +1,7 @@
 package reference
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -63,28 +61,16 @@ func startStack(t *testing.T, cfg adapters.Config) *testStack {
 	return s
 }
 
-// generate asks for tokens and returns the status and the answer's last line.
-func (s *testStack) generate(id string, prompt []int32, n int, stream bool) (int, legAnswer) {
+// generate asks for tokens and returns the answer.
+func (s *testStack) generate(id string, prompt []int32, n int, stream bool) adapters.Answer {
 	s.t.Helper()
-	body, err := json.Marshal(clientRequest{Req: id, Prompt: prompt, MaxNew: n, Stream: stream})
-	require.NoError(s.t, err)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/generate", bytes.NewReader(body))
-	require.NoError(s.t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(s.t, err)
-	defer resp.Body.Close()
-	var all legAnswer
-	dec := json.NewDecoder(resp.Body)
-	for {
-		var a legAnswer
-		if err := dec.Decode(&a); err != nil {
-			return resp.StatusCode, all
-		}
-		a.Tokens = append(all.Tokens, a.Tokens...)
-		all = a
+	a, err := s.Generate(ctx, adapters.Request{ID: id, Prompt: prompt, Output: n, Stream: stream})
+	if err != nil {
+		require.ErrorContains(s.t, err, "the answer ends without its last line")
 	}
+	return a
 }
 
 func (s *testStack) awaitIdle() {
@@ -100,12 +86,12 @@ func (s *testStack) serves(id string) {
 	s.t.Helper()
 	prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	require.Eventually(s.t, func() bool {
-		status, a := s.generate(id, prompt, 3, false)
+		a := s.generate(id, prompt, 3, false)
 		id += "x"
-		if status == http.StatusOK {
+		if a.Status == http.StatusOK {
 			require.Equal(s.t, s.Reference(prompt, 3), a.Tokens)
 		}
-		return status == http.StatusOK
+		return a.Status == http.StatusOK
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
@@ -122,10 +108,8 @@ func TestStackAnswersAndSealsItsTrace(t *testing.T) {
 			s := startStack(t, adapters.Config{Mode: mode})
 			for _, stream := range []bool{false, true} {
 				prompt := make([]int32, 37)
-				status, a := s.generate("r-"+mode+map[bool]string{true: "s"}[stream], prompt, 5, stream)
-				require.Equal(t, http.StatusOK, status)
-				require.Equal(t, s.Reference(prompt, 5), a.Tokens)
-				require.True(t, a.Done)
+				a := s.generate("r-"+mode+map[bool]string{true: "s"}[stream], prompt, 5, stream)
+				require.Equal(t, adapters.Answer{Status: http.StatusOK, Tokens: s.Reference(prompt, 5), Outcome: spec.OutcomeOK}, a)
 			}
 			s.awaitIdle()
 			require.NoError(t, s.Stop(t.Context()))
@@ -144,19 +128,56 @@ func TestStackAnswersAndSealsItsTrace(t *testing.T) {
 	}
 }
 
+// A request may be given up at one stage alone; the client is told so all the same.
+func TestAbortAtOneStage(t *testing.T) {
+	for _, mode := range []string{Push, Pull} {
+		for _, at := range []spec.Role{"", spec.RolePrefill, spec.RoleDecode} {
+			t.Run(mode+" "+string(at), func(t *testing.T) {
+				s := startStack(t, adapters.Config{Mode: mode, Limits: adapters.Limits{Step: 20 * time.Millisecond}})
+				told := make(chan adapters.Answer, 1)
+				go func() { told <- s.generate("r", make([]int32, 60), 180, true) }()
+				require.Eventually(t, func() bool { // whichever stage it has come to
+					require.NoError(t, s.Abort(t.Context(), "r", at))
+					select {
+					case a := <-told:
+						require.NotEqual(t, spec.OutcomeOK, a.Outcome)
+						return true
+					default:
+						return false
+					}
+				}, 20*time.Second, 10*time.Millisecond)
+				s.awaitIdle()
+			})
+		}
+	}
+}
+
+func TestWhatTheStackCannotDoIsRefused(t *testing.T) {
+	s := startStack(t, adapters.Config{Mode: Push})
+	for _, r := range []adapters.Request{{ID: "r", Prompt: []int32{1}, Output: 1, Handoff: "room-1"}, {ID: "r", Prompt: []int32{1}, Output: 1, Decode: 1}} {
+		_, err := s.Generate(t.Context(), r)
+		require.ErrorIs(t, err, adapters.ErrUnsupported)
+	}
+	require.ErrorIs(t, s.Abort(t.Context(), "r", spec.RoleStore), adapters.ErrUnsupported)
+	require.Error(t, s.Abort(t.Context(), "", ""), "the router refuses an abort of nothing")
+	_, err := Adapter{}.Start(t.Context(), adapters.Config{Mode: Push, Topology: adapters.Topology{Prefill: 2}})
+	require.ErrorIs(t, err, ErrConfig)
+}
+
 func TestRefusalsKeepTheirStatus(t *testing.T) {
 	for _, mode := range []string{Push, Pull} {
 		t.Run(mode, func(t *testing.T) {
 			s := startStack(t, adapters.Config{Mode: mode})
 			l := s.Limits()
-			status, a := s.generate("too-long", make([]int32, l.PrefillTokens+1), 2, true)
-			require.Equal(t, http.StatusBadRequest, status)
-			require.Equal(t, string(spec.OutcomeRejected), a.Outcome)
-			status, a = s.generate("too-much", []int32{1}, l.DecodeTokens, false)
-			require.Equal(t, http.StatusBadRequest, status)
-			require.Equal(t, string(spec.OutcomeRejected), a.Outcome)
-			status, _ = s.generate("", []int32{1}, 1, false)
-			require.Equal(t, http.StatusBadRequest, status)
+			a := s.generate("too-long", make([]int32, l.PrefillTokens+1), 2, true)
+			require.Equal(t, http.StatusBadRequest, a.Status)
+			require.Equal(t, spec.OutcomeRejected, a.Outcome)
+			a = s.generate("too-much", []int32{1}, l.DecodeTokens, false)
+			require.Equal(t, http.StatusBadRequest, a.Status)
+			require.Equal(t, spec.OutcomeRejected, a.Outcome)
+			a = s.generate("", []int32{1}, 1, false)
+			require.Equal(t, http.StatusBadRequest, a.Status)
+			require.Equal(t, spec.OutcomeError, a.Outcome)
 			s.awaitIdle()
 		})
 	}

@@ -18,12 +18,19 @@
 // When it connects, the worker is told what the plan can have use for. Without a
 // rule about accesses, Pass answers by itself.
 //
+// # Sealing
+//
+// A worker that the harness ends with a signal cannot end its recording in good
+// order. So one that says in its hello that it can is told to, once nothing is in
+// flight: [Server.Seal] sends it S, it records its last line, records nothing more,
+// and answers D.
+//
 // The harness may die. A worker then runs on as if there were no plan.
 //
 // # On the wire
 //
 // Lines over TCP, loopback only, at most 1 MiB each. The first line of each side
 // is a JSON object (hello). Then one letter and what belongs to it: from the
-// worker, Q question, C cancel, P passed, T tapped line, L number of lost lines;
-// from the harness, A answer.
+// worker, Q question, C cancel, P passed, T tapped line, L number of lost lines, D
+// its recording has ended; from the harness, A answer, S end your recording.
 package failpoint

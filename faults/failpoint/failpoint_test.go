@@ -320,3 +320,99 @@ func BenchmarkPassWithoutRules(b *testing.B) {
 		c.Pass(b.Context(), pt)
 	}
 }
+
+// rawWorker speaks the protocol by hand, as a probe in another language does.
+func rawWorker(t *testing.T, addr, hello string) (net.Conn, *bufio.Reader, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = fmt.Fprintln(conn, hello)
+	require.NoError(t, err)
+	r := bufio.NewReader(conn)
+	said, err := r.ReadString('\n')
+	require.NoError(t, err)
+	return conn, r, said
+}
+
+// Only those that said that they can are asked to seal, and each is waited for.
+func TestSeal(t *testing.T) {
+	r := newRig(t, "rules: [{name: d, when: {access: w}, do: drop}]")
+	require.NoError(t, r.server.Seal(r.ctx), "nobody can")
+	a, fromA, _ := rawWorker(t, r.server.Addr(), `{"protocol":"conform-failpoint/1","worker":"decode-0","seals":true}`)
+	b, fromB, _ := rawWorker(t, r.server.Addr(), `{"protocol":"conform-failpoint/1","worker":"prefill-0","seals":true}`)
+	require.Eventually(t, func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return len(r.server.sessions) == 3
+	}, 20*time.Second, time.Millisecond)
+	sealed := make(chan error, 1)
+	go func() { sealed <- r.server.Seal(r.ctx) }()
+	for _, from := range []*bufio.Reader{fromA, fromB} {
+		said, err := from.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "S\n", said)
+	}
+	_, err := fmt.Fprint(a, "D\n")
+	require.NoError(t, err)
+	select {
+	case err := <-sealed:
+		t.Fatalf("one has not answered: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	require.NoError(t, b.Close(), "it dies instead")
+	require.NoError(t, <-sealed)
+	require.Zero(t, r.server.Malformed())
+	require.Equal(t, faults.Drop, r.client.Pass(r.ctx, write("x")).Do, "the others run on")
+}
+
+func TestSealNamesWhoIsLate(t *testing.T) {
+	r := newRig(t, "rules: [{name: d, when: {access: w}, do: drop}]")
+	_, from, _ := rawWorker(t, r.server.Addr(), `{"protocol":"conform-failpoint/1","worker":"prefill-0","seals":true}`)
+	require.Eventually(t, func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return len(r.server.sessions) == 2
+	}, 20*time.Second, time.Millisecond)
+	ctx, cancel := context.WithCancel(r.ctx)
+	go func() {
+		_, _ = from.ReadString('\n')
+		cancel()
+	}()
+	err := r.server.Seal(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "prefill-0")
+}
+
+// A listener hears what workers tap, and asks for kinds that no rule looks at.
+func TestHeardEvents(t *testing.T) {
+	plan, err := faults.ParsePlan("plan", []byte("rules: [{name: d, when: {event: alloc, nth: 9}, do: pause, worker: prefill, for: 1ms}]"))
+	require.NoError(t, err)
+	engine, err := faults.NewEngine(plan, 1, faults.EngineOptions{Processes: noProcesses{}})
+	require.NoError(t, err)
+	defer engine.Close()
+	heard := make(chan spec.Event, 8)
+	server, err := Options{
+		Events: []spec.Kind{spec.KindFree, spec.KindAlloc},
+		Heard:  func(e *spec.Event) { heard <- *e },
+	}.Serve("127.0.0.1:0", engine)
+	require.NoError(t, err)
+	defer server.Close()
+	_, _, hello := rawWorker(t, server.Addr(), `{"protocol":"conform-failpoint/1","worker":"x"}`)
+	require.Equal(t, 1, strings.Count(hello, `"alloc"`))
+	require.Contains(t, hello, `"free"`)
+	c, err := Connect(t.Context(), server.Addr(), "decode-0")
+	require.NoError(t, err)
+	c.Tap(line1(spec.Event{Src: "d", K: spec.KindCancel, Req: "r"}))
+	c.Tap(line1(spec.Event{Src: "d", Seq: 1, K: spec.KindFree, Pool: "kv", Blocks: spec.MakeBlocks(4)}))
+	require.Equal(t, spec.KindFree, (<-heard).K)
+	require.NoError(t, c.Close())
+}
+
+type noProcesses struct{}
+
+func (noProcesses) Pause(context.Context, string) error   { return nil }
+func (noProcesses) Resume(context.Context, string) error  { return nil }
+func (noProcesses) Kill(context.Context, string) error    { return nil }
+func (noProcesses) Restart(context.Context, string) error { return nil }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,20 +23,46 @@ var ErrNotLoopback = errors.New("failpoint: not a loopback address")
 // Server answers the questions of workers from an engine.
 type Server struct {
 	engine *faults.Engine
+	opt    Options
 	ln     net.Listener
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	mu       sync.Mutex
+	conns    map[net.Conn]struct{}
+	sessions map[*session]struct{} // whose hello has come
 
 	lost, malformed, overflow atomic.Int64
 }
 
+// Options are what a server does besides answering from its engine. The zero value
+// does nothing more.
+type Options struct {
+	// Events are kinds of recorded events that workers hand over besides those
+	// that the engine's plan has use for.
+	Events []spec.Kind
+	// Heard is told of each recorded event that a worker hands over, in the order
+	// of its lines. It is called from a goroutine for each worker and must not block.
+	Heard func(*spec.Event)
+}
+
+// Serve listens as [Serve] does, with these options.
+func (o Options) Serve(listen string, e *faults.Engine) (*Server, error) {
+	s, err := listenAt(listen, e)
+	if err != nil {
+		return nil, err
+	}
+	s.opt = o
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
 // Serve listens on a loopback host:port. Port 0 takes a free one. Close
 // the engine first, then the server, then the engine's recorder.
-func Serve(listen string, e *faults.Engine) (*Server, error) {
+func Serve(listen string, e *faults.Engine) (*Server, error) { return Options{}.Serve(listen, e) }
+
+func listenAt(listen string, e *faults.Engine) (*Server, error) {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, fmt.Errorf("failpoint: %w", err)
@@ -46,9 +74,8 @@ func Serve(listen string, e *faults.Engine) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failpoint: %w", err)
 	}
-	s := &Server{engine: e, ln: ln, conns: map[net.Conn]struct{}{}}
+	s := &Server{engine: e, ln: ln, conns: map[net.Conn]struct{}{}, sessions: map[*session]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.wg.Go(s.accept)
 	return s, nil
 }
 
@@ -114,8 +141,12 @@ type session struct {
 	s      *Server
 	conn   net.Conn
 	worker string
+	seals  bool // the worker can end its recording when it is told to
 	ctx    context.Context
 	wg     sync.WaitGroup // open questions
+
+	sealed   chan struct{} // closed when the worker has ended its recording, or is gone
+	sealOnce sync.Once
 
 	write sync.Mutex
 
@@ -125,16 +156,18 @@ type session struct {
 
 func (s *Server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	w := &session{s: s, conn: conn, ctx: ctx, open: map[uint64]context.CancelFunc{}}
+	w := &session{s: s, conn: conn, ctx: ctx, sealed: make(chan struct{}), open: map[uint64]context.CancelFunc{}}
 	if err := w.run(); err != nil && s.ctx.Err() == nil {
 		s.malformed.Add(1)
 	}
 	// The worker is gone: what it asked about will not happen.
 	cancel()
 	_ = conn.Close()
+	w.seal()
 	w.wg.Wait()
 	s.mu.Lock()
 	delete(s.conns, conn)
+	delete(s.sessions, w)
 	s.mu.Unlock()
 }
 
@@ -146,10 +179,13 @@ func (w *session) run() error {
 	if err != nil {
 		return err
 	}
-	w.worker = h.Worker
+	w.worker, w.seals = h.Worker, h.Seals
 	if err := writeHello(w.conn, w.s.hello()); err != nil {
 		return err
 	}
+	w.s.mu.Lock()
+	w.s.sessions[w] = struct{}{}
+	w.s.mu.Unlock()
 	_ = w.conn.SetDeadline(time.Time{})
 	for lines.Scan() {
 		if b := lines.Bytes(); len(b) > 0 {
@@ -171,6 +207,11 @@ func (w *session) run() error {
 func (s *Server) hello() hello {
 	plan := s.engine.Plan()
 	h := hello{Interests: plan.Interests(), Events: plan.Events()}
+	for _, k := range s.opt.Events {
+		if !slices.Contains(h.Events, string(k)) {
+			h.Events = append(h.Events, string(k))
+		}
+	}
 	for _, k := range []string{faults.KindSignal, faults.KindAccess, faults.KindHTTP} {
 		if plan.Wants(k) {
 			h.Kinds = append(h.Kinds, k)
@@ -187,7 +228,13 @@ func (w *session) line(letter byte, body []byte) error {
 			w.s.malformed.Add(1)
 			return nil // one bad line must not cost the worker its failpoints
 		}
+		if w.s.opt.Heard != nil {
+			w.s.opt.Heard(&ev)
+		}
 		w.s.engine.Observe(&ev)
+		return nil
+	case 'D':
+		w.seal()
 		return nil
 	case 'L':
 		n, err := strconv.ParseInt(string(body), 10, 64)
@@ -219,7 +266,7 @@ func (w *session) line(letter byte, body []byte) error {
 		w.s.engine.Passed(p)
 		return nil
 	}
-	return fmt.Errorf("failpoint: found a line %q, expected Q, C, P, T or L", letter)
+	return fmt.Errorf("failpoint: found a line %q, expected Q, C, P, T, L or D", letter)
 }
 
 // ask decides in the order of the lines, and answers when the waiting is over.
@@ -265,10 +312,56 @@ func (w *session) reply(a answer) error {
 	if err != nil {
 		return err
 	}
+	return w.send(b)
+}
+
+// send writes whole lines.
+func (w *session) send(b []byte) error {
 	w.write.Lock()
 	defer w.write.Unlock()
 	if _, err := w.conn.Write(b); err != nil && w.ctx.Err() == nil {
 		return fmt.Errorf("failpoint: %w", err)
+	}
+	return nil
+}
+
+// seal notes that the worker records no more.
+func (w *session) seal() { w.sealOnce.Do(func() { close(w.sealed) }) }
+
+// Seal tells every worker that can to end its recording in good order, and waits
+// until each has, or is gone. The error names the workers that had not when ctx
+// ended. It comes when nothing is in flight any more, and before the workers are
+// ended.
+func (s *Server) Seal(ctx context.Context) error {
+	s.mu.Lock()
+	var all []*session
+	for w := range s.sessions {
+		if w.seals {
+			all = append(all, w)
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range all {
+		if w.send(frame('S', nil)) != nil {
+			_ = w.conn.Close() // which ends the session
+		}
+	}
+	var late []string
+	for _, w := range all {
+		select {
+		case <-w.sealed:
+			continue
+		case <-ctx.Done():
+		}
+		select {
+		case <-w.sealed: // both at once
+		default:
+			late = append(late, w.worker)
+		}
+	}
+	if len(late) > 0 {
+		slices.Sort(late)
+		return fmt.Errorf("failpoint: %s did not end the recording: %w", strings.Join(late, ", "), ctx.Err())
 	}
 	return nil
 }

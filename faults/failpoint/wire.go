@@ -23,7 +23,10 @@ const (
 // hello is the first line of each side.
 type hello struct {
 	Protocol string `json:"protocol"`
-	Worker   string `json:"worker,omitempty"` // from the worker
+
+	// From the worker.
+	Worker string `json:"worker,omitempty"`
+	Seals  bool   `json:"seals,omitempty"` // it ends its recording when it is told to
 
 	// From the harness: what the plan can have use for.
 	Kinds     []string          `json:"kinds,omitempty"`
