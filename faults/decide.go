@@ -60,6 +60,7 @@ func (a *armed) open(p *Point) bool {
 
 // hold is one point that waits for another.
 type hold struct {
+	rule  string
 	point Point
 	until *Match
 	left  int // matches still to come
@@ -109,7 +110,7 @@ func (e *Engine) Decide(p Point) *Decision {
 		}
 	}
 	for _, r := range e.rules {
-		if !e.match.matches(&r.When, &p) || !r.after.open(&p) {
+		if e.off[r.Name] || !e.match.matches(&r.When, &p) || !r.after.open(&p) {
 			continue
 		}
 		fires, length := r.draw()
@@ -166,9 +167,9 @@ func (e *Engine) shape(d *Decision, length time.Duration) {
 	case DoDelay:
 		d.delay = length
 	case DoHold:
-		d.hold = e.open(d.point, r.Until)
+		d.hold = e.open(r, d.point, r.Until)
 	case DoReorder:
-		d.hold = e.open(d.point, r.Behind)
+		d.hold = e.open(r, d.point, r.Behind)
 	case DoDrop:
 		d.action.Do = Drop
 	case DoFail:
@@ -176,13 +177,13 @@ func (e *Engine) shape(d *Decision, length time.Duration) {
 	case DoDuplicate:
 		d.action = Action{Do: Duplicate, Copies: r.Copies, After: length}
 		if r.Until != nil {
-			d.hold = e.open(d.point, r.Until)
+			d.hold = e.open(r, d.point, r.Until)
 		}
 	}
 }
 
-func (e *Engine) open(p Point, until *Match) *hold {
-	h := &hold{point: p, until: until, left: max(until.Nth, 1), over: make(chan struct{})}
+func (e *Engine) open(r *ruleState, p Point, until *Match) *hold {
+	h := &hold{rule: r.Name, point: p, until: until, left: max(until.Nth, 1), over: make(chan struct{})}
 	e.holds[h] = struct{}{}
 	return h
 }

@@ -91,6 +91,7 @@ type Engine struct {
 	closed     bool
 	match      matcher
 	rules      []*ruleState
+	off        map[string]bool // rules that are switched off
 	holds      map[*hold]struct{}
 	partitions []*partition   // that are on
 	paused     map[string]int // worker -> pauses not yet over
@@ -112,7 +113,7 @@ func NewEngine(plan *Plan, seed uint64, opt EngineOptions) (*Engine, error) {
 	e := &Engine{
 		plan:   plan,
 		record: opt.Record, procs: opt.Processes, clock: opt.Clock,
-		kinds: map[string]bool{}, events: map[spec.Kind]bool{}, match: newMatcher(),
+		kinds: map[string]bool{}, events: map[spec.Kind]bool{}, match: newMatcher(), off: map[string]bool{},
 		holds: map[*hold]struct{}{}, paused: map[string]int{}, flights: map[*flight]struct{}{},
 	}
 	if e.record == nil {
