@@ -11,12 +11,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"sync"
 	"time"
 )
 
 const (
 	maxRequestBytes = 32 << 20
+	maxAnswerBytes  = 1 << 20     // of an answer that is shown to Answer
 	copyWithin      = time.Minute // a duplicated request's own time
 	headersWithin   = 30 * time.Second
 )
@@ -31,10 +33,18 @@ type HTTPProxyOptions struct {
 	// From and To are filled in where it leaves them empty. It may be nil. It must
 	// neither read r.Body nor keep body.
 	Decode func(r *http.Request, body []byte) Point
+	// Answer alters the body of an answer: it gets the request as it went to the
+	// server, and what the server answered, and returns the body that goes to the
+	// client; nil leaves the answer as it is. It may be called from many goroutines
+	// at once, and must not change body or r. Answers that have no body, and those
+	// of more than 1 MiB, are not shown to it and pass as they are. It may be nil;
+	// if it is not, an answer goes to the client only once it is complete, so it is
+	// for servers that do not stream.
+	Answer func(r *http.Request, status int, header http.Header, body []byte) []byte
 }
 
 // HTTPProxy stands between HTTP clients and one server. Answers stream through
-// chunk by chunk. A client that goes away is gone for the server at once; a
+// chunk by chunk (without the option Answer). A client that goes away is gone for the server at once; a
 // server that is dead is dead for the client: its connection is closed, and no
 // answer of the proxy's own stands in for one.
 //
@@ -77,7 +87,7 @@ func NewHTTPProxy(opt HTTPProxyOptions) (*HTTPProxy, error) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", p.target()
 			r.Out.Host = r.In.Host
 		},
-		Transport: p.client, FlushInterval: -1, ErrorLog: quiet,
+		Transport: p.client, FlushInterval: -1, ErrorLog: quiet, ModifyResponse: p.alter,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = &http.Server{
@@ -154,6 +164,40 @@ func (p *HTTPProxy) handle(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.proxy.ServeHTTP(w, r)
+}
+
+// alter shows an answer to the option Answer. An answer that breaks off half way
+// is an error, which breaks the client's connection too.
+func (p *HTTPProxy) alter(answer *http.Response) error {
+	bodiless := answer.Request.Method == http.MethodHead || answer.StatusCode < http.StatusOK ||
+		answer.StatusCode == http.StatusNoContent || answer.StatusCode == http.StatusNotModified
+	if p.opt.Answer == nil || bodiless {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
+	if err != nil {
+		return fmt.Errorf("faults: HTTP proxy: the answer broke off: %w", err)
+	}
+	if len(body) > maxAnswerBytes {
+		answer.Body = resumed{io.MultiReader(bytes.NewReader(body), answer.Body), answer.Body}
+		return nil
+	}
+	altered := p.opt.Answer(answer.Request, answer.StatusCode, answer.Header, body)
+	_ = answer.Body.Close()
+	if altered == nil {
+		altered = body
+	} else {
+		answer.Header.Set("Content-Length", strconv.Itoa(len(altered)))
+		answer.ContentLength, answer.TransferEncoding = int64(len(altered)), nil
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(altered))
+	return nil
+}
+
+// resumed is a body of which the beginning has been read already.
+type resumed struct {
+	io.Reader
+	io.Closer
 }
 
 func (p *HTTPProxy) point(r *http.Request, body []byte) Point {

@@ -500,3 +500,116 @@ func TestHTTPProxyPartition(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 	require.Zero(t, w.hits.Load())
 }
+
+// What passes is rewritten, once for each time; what is unknown is not.
+func TestZMTPProxyRewrite(t *testing.T) {
+	w := newWire(t, `
+rules:
+  - {name: d, when: {signal: D}, do: drop}
+  - {name: t, when: {signal: T}, do: duplicate, for: 5ms}
+  - {name: h, when: {signal: H}, do: hold, until: {signal: T}, limit: 1m}`)
+	var seen sync.Map
+	rewriting, err := NewZMTPProxy(ZMTPProxyOptions{
+		Upstream: w.pull.Addr(), From: "prefill", To: "decode", Decode: decodeText, Engine: w.Engine,
+		Rewrite: func(msg [][]byte) [][]byte {
+			seen.Store(string(msg[0]), true)
+			if strings.HasPrefix(string(msg[0]), "N ") {
+				return nil
+			}
+			out := append([][]byte(nil), msg...)
+			out[0] = []byte("new " + string(msg[0]))
+			return out
+		},
+	})
+	require.NoError(t, err)
+	defer rewriting.Close()
+	push := zmtp.Dial(rewriting.Addr(), zmtp.DialOptions{})
+	defer push.Close(w.ctx)
+	for _, s := range []string{"H 1", "A 2", "N 3", "odd", "D 4", "T 5"} {
+		require.NoError(t, push.Send(w.ctx, [][]byte{[]byte(s), {}, []byte("tail")}))
+	}
+	w.expect(t, "new A 2", "N 3", "odd")
+	got := map[string]int{}
+	for range 3 {
+		msg, err := w.pull.Recv(w.ctx)
+		require.NoError(t, err)
+		got[string(msg[0])]++
+	}
+	require.Equal(t, map[string]int{"new H 1": 1, "new T 5": 2}, got)
+	for _, never := range []string{"odd", "D 4"} {
+		_, ok := seen.Load(never)
+		require.False(t, ok, "%q was shown to Rewrite", never)
+	}
+	require.Equal(t, 1, rewriting.Unknown())
+}
+
+// answering is a proxy with the option Answer in front of h.
+func answering(t *testing.T, h http.Handler, answer func(*http.Request, int, http.Header, []byte) []byte) string {
+	t.Helper()
+	e := engine(t, "rules: []", 1)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(ln) }()
+	p, err := NewHTTPProxy(HTTPProxyOptions{Upstream: ln.Addr().String(), Engine: e.Engine, Answer: answer})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close())
+		_ = server.Close()
+		e.Close()
+	})
+	return "http://" + p.Addr()
+}
+
+func TestHTTPProxyAnswer(t *testing.T) {
+	big := strings.Repeat("x", maxAnswerBytes+1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/change", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("X-Kept", r.Header.Get("Authorization"))
+		rw.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(rw, "old")
+		_ = http.NewResponseController(rw).Flush() // chunked: no length
+	})
+	mux.HandleFunc("/keep", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "no", http.StatusTeapot) })
+	mux.HandleFunc("/big", func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, big) })
+	mux.HandleFunc("/none", func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/torn", func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(rw, "half")
+	})
+	url := answering(t, mux, func(r *http.Request, status int, header http.Header, body []byte) []byte {
+		if r.URL.Path != "/change" {
+			return nil
+		}
+		require.Equal(t, []any{"/change?a=1", 202, "Bearer b"}, []any{r.URL.RequestURI(), status, header.Get("X-Kept")})
+		return append([]byte("much newer than "), body...)
+	})
+	get := func(path string) (int, string, http.Header, error) {
+		r, err := http.NewRequestWithContext(within(t), http.MethodGet, url+path, nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer b")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(body), answer.Header, err
+	}
+	for path, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		"/change?a=1": {202, "much newer than old"}, "/keep": {418, "no\n"}, "/big": {200, big}, "/none": {204, ""}, "/absent": {404, "404 page not found\n"},
+	} {
+		status, body, header, err := get(path)
+		require.NoError(t, err, path)
+		require.Equal(t, want.status, status, path)
+		require.True(t, want.body == body, "%s: %.80s", path, body)
+		if path == "/change?a=1" {
+			require.Equal(t, "19", header.Get("Content-Length"))
+		}
+	}
+	_, _, _, err := get("/torn")
+	require.Error(t, err, "a broken answer is broken for the client")
+}

@@ -178,6 +178,11 @@ func (f *flow) pass(d *Decision, it zmtp.Item) error {
 
 // send delivers a message so many times, and tells the engine.
 func (f *flow) send(d *Decision, it zmtp.Item, times int) error {
+	if rewrite := f.proxy.opt.Rewrite; rewrite != nil {
+		if msg := rewrite(it.Message); len(msg) > 0 {
+			it.Message = msg
+		}
+	}
 	for range times {
 		if err := f.deliver(it); err != nil {
 			return err

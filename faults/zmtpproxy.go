@@ -25,6 +25,12 @@ type ZMTPProxyOptions struct {
 	Decode   Decoder
 	Engine   *Engine
 	Limits   zmtp.Limits // of one message; a connection that exceeds them is cut
+	// Rewrite changes a message that Decode knew, in whichever direction it goes,
+	// after the decision and only if it passes: once for the message and once for
+	// its copies. It must leave msg and its frames as they are and return another
+	// message, or msg itself where nothing changes; one without frames counts as
+	// no change. It may be nil.
+	Rewrite func(msg [][]byte) [][]byte
 }
 
 const (
