@@ -37,10 +37,15 @@ type lab struct {
 	pace   adapters.Pace
 	stack  adapters.Stack
 	load   *clients
+	heard  *hearing // of a play; nil without one
+	reqs   []request
 	man    traces.Manifest
 
-	mu      sync.Mutex
-	trouble []error // what makes the verdict error
+	mu       sync.Mutex
+	trouble  []error // what makes the verdict error
+	unforced error   // why the play could not go on
+	served   map[string]any
+	hooks    []HookReport
 }
 
 // cell runs one scenario from the start of its stack to its verdict.
@@ -72,11 +77,7 @@ func (l *lab) open() error {
 		host = "localhost"
 	}
 	host = digestHost(host)
-	l.man = traces.Manifest{
-		Tool: "conform", ToolVersion: Version, Seed: l.c.seed, Plan: l.c.planText, Scenarios: []string{l.c.scenario.ID},
-		Mode: l.c.mode, Defect: l.r.cfg.Defect, Adapter: traces.ManifestAdapter{Name: l.r.adapter.Info().Name, Engine: "reference " + Version},
-		Hosts: []string{host}, Start: l.start.UTC(),
-	}
+	l.man = l.manifest(host)
 	if err := traces.WriteManifest(l.dir, l.man); err != nil {
 		return err
 	}
@@ -87,22 +88,52 @@ func (l *lab) open() error {
 	if l.engine, err = faults.NewEngine(plan, l.c.seed, faults.EngineOptions{Record: l.injected, Processes: l}); err != nil {
 		return err
 	}
-	if l.c.plan != nil {
-		if l.fail, err = failpoint.Serve("127.0.0.1:0", l.engine); err != nil {
+	var opt failpoint.Options
+	if l.c.shape.play != nil {
+		l.heard = newHearing()
+		opt = failpoint.Options{Events: l.c.shape.hears, Heard: l.heard.hear}
+	}
+	// An engine's probe is controlled through it, whatever the plan.
+	if l.c.plan != nil || l.heard != nil || l.r.adapter.Info().Engine != "" {
+		if l.fail, err = opt.Serve("127.0.0.1:0", l.engine); err != nil {
 			return err
 		}
 	}
-	if l.own, err = openRecorder(l.dir, "harness", spec.RoleHarness, host, l.engine); err != nil {
+	if l.own, err = openRecorder(l.dir, "harness", spec.RoleHarness, host, l.engine, l.heard); err != nil {
 		return err
 	}
-	l.client, err = openRecorder(l.dir, "client", spec.RoleClient, host, l.engine)
+	l.client, err = openRecorder(l.dir, "client", spec.RoleClient, host, l.engine, l.heard)
 	return err
+}
+
+// manifest is what is known of the run before it begins.
+func (l *lab) manifest(host string) traces.Manifest {
+	m := traces.Manifest{
+		Tool: "conform", ToolVersion: Version, Seed: l.c.seed, Plan: l.c.planText, Scenarios: []string{l.c.scenario.ID},
+		Mode: l.c.mode, Defect: l.r.cfg.Defect, Adapter: traces.ManifestAdapter{Name: l.r.adapter.Info().Name, Engine: l.r.cfg.engine.spec()},
+		Hosts: []string{host}, Start: l.start.UTC(),
+	}
+	if m.Adapter.Engine == "" {
+		m.Adapter.Engine = m.Adapter.Name + " " + Version
+		return m
+	}
+	t := l.c.shape.topology.Filled()
+	m.Config = map[string]string{
+		"engine": l.r.cfg.engine.name, "engine_version": l.r.cfg.engine.version, "device": l.r.cfg.engine.device,
+		"packages": l.r.cfg.engine.digest, "model": "built-in",
+		"topology": fmt.Sprintf("%dP%dD, ranks %d and %d", t.Prefill, t.Decode, t.PrefillTP, t.DecodeTP),
+	}
+	if l.r.cfg.Model != "" {
+		m.Config["model"] = filepath.Base(l.r.cfg.Model)
+	}
+	return m
 }
 
 // injected records a fault that the engine has just done, and lets the client of
 // the request that it hit react.
 func (l *lab) injected(e spec.Event) {
 	e = l.own.w.Record(e)
+	l.heard.hear(&e)
 	l.mu.Lock()
 	load := l.load
 	l.mu.Unlock()
@@ -117,62 +148,105 @@ var followsUp = map[string]bool{
 	faults.DoRelease: true, faults.DoReleaseLimit: true, faults.DoReleaseEnd: true, faults.DoResume: true, faults.DoHeal: true, faults.DoCut: true,
 }
 
-// drive starts the stack, runs the workload and waits until nothing is in flight.
+// drive starts the stack, runs the workload or the play, and waits until nothing
+// is in flight.
 func (l *lab) drive(ctx context.Context) {
-	l.r.say(l.c, "starting", 0, false)
-	startCtx, cancel := context.WithTimeout(ctx, l.pace.Start)
-	defer cancel()
 	cfg := l.c.adapterConfig(l.r.cfg, l.dir)
 	cfg.Engine, cfg.OnExit, cfg.Host = l.engine, l.exited, l.man.Hosts[0]
 	if l.fail != nil {
 		cfg.Failpoint = l.fail.Addr()
 	}
-	stack, err := l.r.adapter.Start(startCtx, cfg)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.fault(fmt.Errorf("%w to start: %w", errStack, err))
-		}
+	parts := l.draw(l.r.adapter.Limits(cfg))
+	stack, ok := l.startStack(ctx, cfg)
+	if !ok {
 		return
 	}
-	load := newClients(stack, l.c.scenario.workload, l.client, l.pace.Answer)
+	load := newClients(stack, l.c.shape.workload, l.client, l.pace.Answer)
 	l.mu.Lock()
 	l.stack, l.load = stack, load
 	l.mu.Unlock()
 
 	l.r.say(l.c, "running", 0, false)
-	workCtx, cancelWork := context.WithTimeout(ctx, l.pace.Work)
-	defer cancelWork()
-	load.run(workCtx, l.c.scenario.workload.draw(l.c.seed, stack.Limits(), l.pace))
-	if workCtx.Err() != nil && ctx.Err() == nil {
-		l.fault(fmt.Errorf("%w to serve the workload within %v", errStack, l.pace.Work))
+	workCtx, cancel := context.WithTimeout(ctx, l.pace.Work)
+	defer cancel()
+	if l.c.shape.play != nil {
+		l.perform(ctx, workCtx, parts)
+	} else {
+		load.run(workCtx, l.reqs)
+		if workCtx.Err() != nil && ctx.Err() == nil {
+			l.fault(fmt.Errorf("%w to serve the workload within %v", errStack, l.pace.Work))
+		}
 	}
 	l.r.say(l.c, "settling", 0, false)
 	l.settle(ctx)
+}
+
+// draw makes the cell's requests; of a play it also gives the parts.
+func (l *lab) draw(limits adapters.Limits) []part {
+	if l.c.shape.play == nil {
+		l.reqs = l.c.shape.workload.draw(l.c.seed, limits, l.pace)
+		return nil
+	}
+	parts := l.c.shape.cast(limits, l.pace)
+	l.reqs = drawCast(parts, l.c.seed, l.pace)
+	return parts
+}
+
+// startStack takes the reference answers, where the adapter needs that, and
+// starts the stack.
+func (l *lab) startStack(ctx context.Context, cfg adapters.Config) (adapters.Stack, bool) {
+	if b, ok := l.r.adapter.(adapters.Baseliner); ok {
+		l.r.say(l.c, "taking reference answers", 0, false)
+		prompts := make([]adapters.Prompt, len(l.reqs))
+		for i, q := range l.reqs {
+			prompts[i] = adapters.Prompt{Tokens: q.prompt, Output: q.output}
+		}
+		baseCtx, cancel := context.WithTimeout(ctx, l.pace.Start+l.pace.Work)
+		defer cancel()
+		if err := b.Baseline(baseCtx, cfg, prompts); err != nil {
+			if ctx.Err() == nil {
+				l.fault(fmt.Errorf("%w to give reference answers: %w", errStack, err))
+			}
+			return nil, false
+		}
+	}
+	l.r.say(l.c, "starting", 0, false)
+	startCtx, cancel := context.WithTimeout(ctx, l.pace.Start)
+	defer cancel()
+	stack, err := l.r.adapter.Start(startCtx, cfg)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.fault(fmt.Errorf("%w to start: %w", errStack, err))
+		}
+		return nil, false
+	}
+	return stack, true
+}
+
+// perform runs the play. Where it can't go on, the order that the scenario is for
+// was not forced; that says nothing about the stack.
+func (l *lab) perform(ctx, workCtx context.Context, parts []part) {
+	d := newDirector(l, parts, l.reqs)
+	err := l.c.shape.play(workCtx, d)
+	if err != nil && ctx.Err() == nil {
+		l.mu.Lock()
+		l.unforced = err
+		l.mu.Unlock()
+	}
+	if err := d.end(workCtx); err != nil && ctx.Err() == nil {
+		l.fault(fmt.Errorf("%w to go on after the play: %w", errStack, err))
+	}
 }
 
 // settle waits until the stack holds nothing in flight, and records that.
 func (l *lab) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.pace.Settle)
 	defer cancel()
-	quiet := 0
-	var busy string
-	for quiet < 2 { // twice, so that a message between two workers is not overlooked
-		idle, what, err := l.stack.Idle(ctx)
-		switch {
-		case err == nil && idle:
-			quiet++
-		case err == nil:
-			quiet, busy = 0, what
-		case ctx.Err() == nil:
-			quiet, busy = 0, err.Error()
+	if ok, busy := l.quiet(ctx); !ok {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			l.fault(fmt.Errorf("%w to become idle within %v: %s", errStack, l.pace.Settle, busy))
 		}
-		sleep(ctx, 10*time.Millisecond)
-		if ctx.Err() != nil {
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				l.fault(fmt.Errorf("%w to become idle within %v: %s", errStack, l.pace.Settle, busy))
-			}
-			return
-		}
+		return
 	}
 	var workers []string
 	for _, w := range l.stack.Workers() {
@@ -181,6 +255,30 @@ func (l *lab) settle(ctx context.Context) {
 		}
 	}
 	l.own.record(spec.Event{K: spec.KindIdle, Workers: workers})
+}
+
+// pollEvery is how often the stack is asked.
+const pollEvery = 10 * time.Millisecond
+
+// quiet waits until nothing is in flight: twice, so that a message between two
+// workers is not overlooked. If ctx ends first, it says what was.
+func (l *lab) quiet(ctx context.Context) (ok bool, busy string) {
+	for still := 0; still < 2; {
+		idle, what, err := l.stack.Idle(ctx)
+		switch {
+		case err == nil && idle:
+			still++
+		case err == nil:
+			still, busy = 0, what
+		case ctx.Err() == nil:
+			still, busy = 0, err.Error()
+		}
+		sleep(ctx, pollEvery)
+		if ctx.Err() != nil {
+			return false, busy
+		}
+	}
+	return true, ""
 }
 
 // exited records the end of a worker's process.
@@ -205,6 +303,9 @@ func (l *lab) close(ctx context.Context) {
 		}
 	}
 	if l.stack != nil {
+		if s, ok := l.stack.(adapters.Served); ok {
+			l.served = s.Served()
+		}
 		if err := l.stack.Stop(stopCtx); err != nil {
 			l.fault(fmt.Errorf("%w to stop: %w", errStack, err))
 		}
@@ -219,11 +320,37 @@ func (l *lab) close(ctx context.Context) {
 		return
 	}
 	l.man.End = time.Now().UTC()
+	if l.r.cfg.engine != (engine{}) {
+		l.describeProbe()
+	}
 	files, err := traces.HashFiles(l.dir)
 	l.man.Files = files
 	if err = errors.Join(err, traces.WriteManifest(l.dir, l.man)); err != nil {
 		l.fault(err)
 	}
+}
+
+// describeProbe puts into the manifest what recorded the engine. A trace that can't
+// be read has none; the judge says why.
+func (l *lab) describeProbe() {
+	tr, err := traces.Read(l.dir, nil)
+	if err != nil {
+		return
+	}
+	l.hooks = addServed(HooksOf(tr), l.served)
+	l.man.Hooks = manifestHooks(l.hooks, l.served)
+	l.man.Adapter.Probe = probeOf(tr)
+}
+
+// probeOf is the probe that recorded the workers, with its version; "" if the stack
+// records itself.
+func probeOf(tr *spec.Trace) string {
+	for i := range tr.Events {
+		if e := &tr.Events[i]; e.K == spec.KindSource && e.Role != spec.RoleHarness && e.Role != spec.RoleClient && e.Probe != "" {
+			return e.Probe
+		}
+	}
+	return ""
 }
 
 // judge reads the trace back from the disk and judges that, so that what a reader
@@ -239,13 +366,15 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 	if err == nil {
 		var got *check.Result
 		if got, err = check.Judge(ctx, tr, check.Options{}); err == nil {
+			HoldToHooks(l.hooks, got)
+			res.Capacity, res.Hooks = CapacityOf(tr), l.hooks
 			res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes
 			l.reached(newRecorded(tr), &res)
 		}
 	}
 	if err = errors.Join(trouble, err); err != nil {
 		res.Verdict = spec.Error
-		res.Why = strings.ReplaceAll(err.Error(), "\n", "; ")
+		res.Why = oneLine(err)
 	}
 	if errors.Is(err, syscall.ENOSPC) { // all else follows from it
 		res.Why = fmt.Sprintf("the disk that holds %s is full: what was recorded until then is kept; free some space, or name another folder with --out", l.dir)
@@ -253,16 +382,28 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 	return res
 }
 
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
 // reached looks whether the scenario did what it exists for.
 func (l *lab) reached(r *recorded, res *ScenarioResult) {
 	var missing []string
-	if l.load != nil {
-		if why := l.load.unserved(); why != "" {
+	l.mu.Lock()
+	load, unforced := l.load, l.unforced
+	l.mu.Unlock()
+	if unforced != nil {
+		missing = append(missing, "the order could not be forced: "+oneLine(unforced))
+	}
+	if load != nil {
+		if why := load.unserved(); why != "" && l.c.shape.play == nil {
+			missing = append(missing, why)
+		}
+		if why := load.unknown(); why != "" {
 			missing = append(missing, why)
 		}
 	}
-	for _, name := range l.c.scenario.BranchesOf(l.c.mode) {
-		b := Branch{Name: name, Reached: l.c.scenario.reach[name](r)}
+	adapter := l.r.adapter.Info().Name
+	for _, name := range l.c.scenario.BranchesOf(adapter, l.c.mode) {
+		b := Branch{Name: name, Reached: l.c.scenario.reached(adapter, name)(r)}
 		res.Branches = append(res.Branches, b)
 		if !b.Reached {
 			missing = append(missing, "never reached: "+name)

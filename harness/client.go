@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,13 +27,21 @@ type clients struct {
 	wait  time.Duration // for one answer, at most
 
 	mu      sync.Mutex
-	giveUps map[string]chan giveUp // by request that is in flight
-	served  int                    // requests that were answered in full
-	failure error                  // the last that kept a request from being answered
+	giveUps map[string]chan ask // by request that is in flight
+	served  int                 // requests that were answered in full
+	failure error               // the last that kept a request from being answered
+	blind   []string            // requests whose right answer nobody knows
+}
+
+// ask is the wish to give a request up.
+type ask struct {
+	how  giveUp
+	at   spec.Role  // abort: the stage, "" for the client's API
+	done chan error // told what came of it; nil if nobody waits
 }
 
 func newClients(stack adapters.Stack, w workload, rec *recorder, wait time.Duration) *clients {
-	return &clients{stack: stack, w: w, rec: rec, wait: wait, giveUps: map[string]chan giveUp{}}
+	return &clients{stack: stack, w: w, rec: rec, wait: wait, giveUps: map[string]chan ask{}}
 }
 
 // request is one request, drawn in full before the first is sent, so that the
@@ -43,6 +54,9 @@ type request struct {
 	pause    time.Duration
 	giveUp   giveUp        // by itself, 0 for not
 	giveUpIn time.Duration // after it was sent
+
+	handoff         string // "" lets the stack choose
+	prefill, decode int    // which worker of each role
 }
 
 // draw makes the scenario's requests from a seed.
@@ -53,7 +67,7 @@ func (w workload) draw(seed uint64, limits adapters.Limits, pace adapters.Pace) 
 	every := func(n, i int) bool { return n > 0 && i%n == n-1 }
 	reqs := make([]request, w.requests)
 	for i := range reqs {
-		q := request{id: fmt.Sprintf("r-%04d", i), output: between(w.output), stream: every(w.streamEvery, i)}
+		q := request{id: requestID(i), output: between(w.output), stream: every(w.streamEvery, i)}
 		n := between(w.prompt)
 		if rng.IntN(4) == 0 { // around a block boundary
 			n = max(1, n-n%pace.PageTokens+rng.IntN(3)-1)
@@ -82,6 +96,10 @@ func (w workload) draw(seed uint64, limits adapters.Limits, pace adapters.Pace) 
 	}
 	return reqs
 }
+
+// requestID names a run's nth request. All have one length: there are engines
+// that match an id by its beginning.
+func requestID(n int) string { return fmt.Sprintf("r-%04d", n) }
 
 // run sends all requests and returns when each has been answered or given up.
 func (c *clients) run(ctx context.Context, reqs []request) {
@@ -113,68 +131,92 @@ func (c *clients) hit(rule, req string) {
 	defer c.mu.Unlock()
 	if ch := c.giveUps[req]; g != 0 && ch != nil {
 		select {
-		case ch <- g:
+		case ch <- ask{how: g}:
 		default:
 		}
 	}
 }
 
 // one sends a request and sees it to its end.
-func (c *clients) one(ctx context.Context, thread string, q request) {
+func (c *clients) one(ctx context.Context, thread string, q request) told {
 	sleep(ctx, q.pause)
 	if ctx.Err() != nil {
-		return
+		return told{err: ctx.Err(), cutShort: true}
 	}
 	need := int64(len(q.prompt))
 	c.rec.record(spec.Event{
 		K: spec.KindSubmit, Th: thread, Req: q.id, Need: &need, Unit: "token",
 		Limit: int64(c.stack.Limits().ContextTokens), Prompt: tokenDigest(q.prompt),
 	})
-	giveUps := make(chan giveUp, 1)
+	asks := make(chan ask, 1)
 	c.mu.Lock()
-	c.giveUps[q.id] = giveUps
+	c.giveUps[q.id] = asks
 	c.mu.Unlock()
 	run := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
 	done := make(chan told, 1)
 	go func() {
-		a, err := c.stack.Generate(ctx, adapters.Request{ID: q.id, Prompt: q.prompt, Output: q.output, Stream: q.stream})
+		a, err := c.stack.Generate(ctx, adapters.Request{
+			ID: q.id, Prompt: q.prompt, Output: q.output, Stream: q.stream, Handoff: q.handoff, Prefill: q.prefill, Decode: q.decode,
+		})
 		done <- told{a, err, run.Err() != nil}
 	}()
 	var timer <-chan time.Time
 	if q.giveUp != 0 {
 		timer = time.After(q.giveUpIn)
 	}
-	c.see(ctx, cancel, thread, q, giveUps, timer, done)
+	t := c.see(ctx, cancel, thread, q, asks, timer, done)
 	c.mu.Lock()
 	delete(c.giveUps, q.id)
 	c.mu.Unlock()
+	select { // that came too late
+	case a := <-asks:
+		a.tell(errEnded)
+	default:
+	}
+	return t
+}
+
+// errEnded is what comes of giving up a request that has ended.
+var errEnded = errors.New("the request has ended already")
+
+func (a ask) tell(err error) {
+	if a.done != nil {
+		a.done <- err
+	}
 }
 
 // see waits for the answer and gives up when it is time to.
-func (c *clients) see(ctx context.Context, cancel func(), thread string, q request, giveUps <-chan giveUp, timer <-chan time.Time, done <-chan told) {
+func (c *clients) see(ctx context.Context, cancel func(), thread string, q request, asks <-chan ask, timer <-chan time.Time, done <-chan told) told {
 	for {
-		var g giveUp
+		var a ask
 		select {
 		case t := <-done:
 			c.ended(ctx, thread, q, t)
-			return
-		case g = <-giveUps:
-			sleep(ctx, time.Millisecond)
+			return t
+		case a = <-asks:
+			if a.done == nil { // a fault has hit it just now: let the fault act
+				sleep(ctx, time.Millisecond)
+			}
 		case <-timer:
-			g = q.giveUp
+			a.how = q.giveUp
 		}
 		timer = nil
-		if g == leave {
+		if a.how == leave {
 			c.rec.record(spec.Event{K: spec.KindCancel, Th: thread, Req: q.id, Why: "disconnect"})
 			cancel()
-			<-done
+			t := <-done
 			c.rec.record(spec.Event{K: spec.KindFinish, Th: thread, Req: q.id, Result: spec.OutcomeCancelled})
-			return
+			a.tell(nil)
+			return told{Answer: adapters.Answer{Tokens: t.Tokens, Outcome: spec.OutcomeCancelled}}
 		}
-		c.rec.record(spec.Event{K: spec.KindCancel, Th: thread, Req: q.id, Why: "abort"})
-		_ = c.stack.Abort(ctx, q.id, "") // the answer tells what came of it
+		why := "abort"
+		if a.at != "" {
+			why += " at " + string(a.at)
+		}
+		c.rec.record(spec.Event{K: spec.KindCancel, Th: thread, Req: q.id, Why: why})
+		a.tell(c.stack.Abort(ctx, q.id, a.at)) // the answer tells what came of it
 	}
 }
 
@@ -185,6 +227,21 @@ type told struct {
 	// cutShort is set where the run was stopped: whatever came then, the harness
 	// caused it.
 	cutShort bool
+}
+
+// unknown says whose answers nobody could compare, "" if there is none.
+func (c *clients) unknown() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.blind) == 0 {
+		return ""
+	}
+	slices.Sort(c.blind)
+	names := strings.Join(c.blind[:min(len(c.blind), 4)], ", ")
+	if more := len(c.blind) - 4; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return "no reference answer is known to compare the answer with: " + names
 }
 
 // unserved says why no request at all was served, "" if one was.
@@ -227,10 +284,15 @@ func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
 		if outcome == spec.OutcomeLength {
 			n = len(t.Tokens)
 		}
-		c.rec.record(spec.Event{
-			K: spec.KindAnswer, Th: thread, Req: q.id, Sum: tokenDigest(t.Tokens),
-			Expect: tokenDigest(c.stack.Reference(q.prompt, n)), HasExp: true,
-		})
+		e := spec.Event{K: spec.KindAnswer, Th: thread, Req: q.id, Sum: tokenDigest(t.Tokens)}
+		if right := c.stack.Reference(q.prompt, n); len(right) > 0 {
+			e.Expect, e.HasExp = tokenDigest(right), true
+		} else {
+			c.mu.Lock()
+			c.blind = append(c.blind, q.id)
+			c.mu.Unlock()
+		}
+		c.rec.record(e)
 	}
 	if t.err != nil || t.Status == http.StatusBadGateway || t.Status == http.StatusServiceUnavailable {
 		sleep(ctx, c.w.backoff)

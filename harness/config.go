@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,20 +24,27 @@ import (
 // Config is what a run is asked for.
 type Config struct {
 	Adapter    string   // "reference" by default
+	Engine     string   // VERSION or NAME@VERSION; "": the newest that is installed, else the newest that could be
+	Device     string   // cpu or cuda; "": cpu
+	Model      string   // folder of a model; "": the adapter's own
 	Modes      []string // a subset of the adapter's; empty: every mode that a scenario applies to
 	Scenarios  []string // ids; empty: all that apply
 	Defect     string   // "" for the correct stack
 	Plan       string   // path of a fault plan that replaces the scenarios' own; "" for none
 	Seeds      []uint64 // empty: 1
 	OutDir     string   // the run directory; "" makes one below runs/
-	Jobs       int      // scenarios at once; 0: 2
+	Jobs       int      // scenarios at once; 0: 1 for an engine, else 2
 	Port       int      // of the loopback interface, where clients reach the stack; 0: any. One scenario at a time
 	Env        []string // NAME=VALUE for the stack's processes
 	EngineArgs []string // arguments for the engine; the reference stack takes none
 	// Progress is told of each step. It is never called twice at once.
 	Progress func(Progress)
 
-	planText string // of Plan
+	kit *kit // what can be chosen; nil: what ships
+
+	adapter  adapters.Adapter // of Adapter
+	engine   engine           // of Engine
+	planText string           // of Plan
 }
 
 // Progress is one step of a run.
@@ -45,7 +53,7 @@ type Progress struct {
 	Scenario    string
 	Mode        string
 	Seed        uint64
-	Phase       string // starting, running, settling, judging
+	Phase       string // taking reference answers, starting, running, settling, judging
 	Verdict     spec.Verdict
 	Finished    bool // this scenario has ended, with Verdict
 }
@@ -67,15 +75,10 @@ func (e *UsageError) Error() string {
 	return s
 }
 
-// Adapters lists what stacks can be driven.
-func Adapters() []adapters.Info { return []adapters.Info{reference.Adapter{}.Info()} }
-
-// Defects lists the defects of the reference stack.
-func Defects() []reference.Defect { return reference.Defects() }
-
 // cell is one scenario under one mode and seed.
 type cell struct {
 	scenario Scenario
+	shape    shape // of the adapter
 	mode     string
 	seed     uint64
 	plan     *faults.Plan // nil for no faults
@@ -85,23 +88,30 @@ type cell struct {
 func (c cell) name() string { return fmt.Sprintf("%s.%s.%d", c.scenario.ID, c.mode, c.seed) }
 
 // cells validates a configuration and lists what it asks for.
-func (cfg *Config) cells() ([]cell, error) {
-	if cfg.Adapter == "" {
-		cfg.Adapter = "reference"
+func (cfg *Config) cells(ctx context.Context) ([]cell, error) {
+	if cfg.kit == nil {
+		cfg.kit = builtin()
 	}
+	if err := cfg.chooseAdapter(); err != nil {
+		return nil, err
+	}
+	info := cfg.adapter.Info()
 	if len(cfg.Seeds) == 0 {
 		cfg.Seeds = []uint64{1}
 	}
 	if cfg.Jobs == 0 {
 		cfg.Jobs = 2
+		if info.Engine != "" { // several processes of a gigabyte each
+			cfg.Jobs = 1
+		}
 	}
 	if cfg.Port != 0 {
 		cfg.Jobs = 1
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.check(info); err != nil {
 		return nil, err
 	}
-	scenarios, err := cfg.scenarios()
+	scenarios, err := cfg.scenarios(info)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +121,7 @@ func (cfg *Config) cells() ([]cell, error) {
 	var all []cell
 	for _, seed := range cfg.Seeds {
 		for _, s := range scenarios {
-			for _, mode := range s.Modes {
+			for _, mode := range s.Modes(info) {
 				if len(cfg.Modes) > 0 && !slices.Contains(cfg.Modes, mode) {
 					continue
 				}
@@ -124,35 +134,71 @@ func (cfg *Config) cells() ([]cell, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, &UsageError{
-			What: "no scenario that was asked for applies to mode " + strings.Join(cfg.Modes, ", "), Where: "--mode",
-			Expected: "a mode of the scenario", Try: "run 'conform list scenarios' for which applies to which",
-		}
+		return nil, cfg.nothingApplies(info)
 	}
-	return all, nil
+	cfg.engine, err = cfg.resolveEngine(ctx, info) // the last: what else is wrong does not depend on it
+	return all, err
 }
 
-func (cfg *Config) check() error {
-	if cfg.Adapter != "reference" {
-		return &UsageError{What: fmt.Sprintf("unknown adapter %q", cfg.Adapter), Where: "--adapter", Expected: "reference", Try: "run 'conform list adapters'"}
+// nothingApplies says why a configuration asks for no cell at all.
+func (cfg *Config) nothingApplies(info adapters.Info) error {
+	to := "adapter " + info.Name
+	if len(cfg.Modes) > 0 {
+		to = modeWord(info) + " " + strings.Join(cfg.Modes, ", ")
 	}
+	return &UsageError{
+		What: "no scenario that was asked for applies to " + to, Where: modeFlag(info),
+		Expected: "a " + modeWord(info) + " of the scenario", Try: "run 'conform list scenarios' for which applies to which",
+	}
+}
+
+// modeWord is what an adapter's modes are called, and modeFlag their option.
+func modeWord(info adapters.Info) string {
+	if info.Engine != "" {
+		return "connector"
+	}
+	return "mode"
+}
+
+func modeFlag(info adapters.Info) string { return "--" + modeWord(info) }
+
+// chooseAdapter finds the adapter that is asked for.
+func (cfg *Config) chooseAdapter() error {
+	var names []string
+	for _, a := range cfg.kit.adapters {
+		name := a.Info().Name
+		if cfg.Adapter == "" {
+			cfg.Adapter = name
+		}
+		if name == cfg.Adapter {
+			cfg.adapter = a
+			return nil
+		}
+		names = append(names, name)
+	}
+	return &UsageError{
+		What: fmt.Sprintf("unknown adapter %q%s", cfg.Adapter, near(cfg.Adapter, names)), Where: "--adapter",
+		Expected: strings.Join(names, " or "), Try: "run 'conform list adapters'",
+	}
+}
+
+func (cfg *Config) check(info adapters.Info) error {
 	for _, m := range cfg.Modes {
-		if !slices.Contains(bothModes, m) {
-			return &UsageError{What: fmt.Sprintf("unknown mode %q", m), Where: "--mode", Expected: "push or pull"}
+		if !slices.Contains(info.Modes, m) {
+			return &UsageError{
+				What: fmt.Sprintf("unknown %s %q%s", modeWord(info), m, near(m, info.Modes)), Where: modeFlag(info),
+				Expected: strings.Join(info.Modes, " or "),
+			}
 		}
 	}
-	if _, ok := reference.DefectByName(cfg.Defect); cfg.Defect != "" && !ok {
-		var names []string
-		for _, d := range reference.Defects() {
-			names = append(names, d.Name)
-		}
-		return &UsageError{
-			What: fmt.Sprintf("unknown defect %q%s", cfg.Defect, near(cfg.Defect, names)), Where: "--defect",
-			Expected: "a defect of the reference stack", Try: "run 'conform list defects'",
-		}
+	if err := cfg.checkDefect(info); err != nil {
+		return err
 	}
-	if len(cfg.EngineArgs) > 0 {
-		return &UsageError{What: "the reference stack takes no engine arguments", Where: "--engine-arg", Expected: "none"}
+	if len(cfg.EngineArgs) > 0 && info.Engine == "" {
+		return &UsageError{What: "the " + info.Name + " stack takes no engine arguments", Where: "--engine-arg", Expected: "none"}
+	}
+	if cfg.Port != 0 && info.Engine != "" {
+		return &UsageError{What: "clients of adapter " + info.Name + " send to each worker, not to one port", Where: "--port", Expected: "none"}
 	}
 	for _, e := range cfg.Env {
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" {
@@ -168,21 +214,54 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-func (cfg *Config) scenarios() ([]Scenario, error) {
-	if len(cfg.Scenarios) == 0 {
-		return Scenarios(), nil
+func (cfg *Config) checkDefect(info adapters.Info) error {
+	if cfg.Defect == "" {
+		return nil
 	}
+	if info.Name != onReference {
+		return &UsageError{What: "adapter " + info.Name + " has no defects to switch on", Where: "--defect", Expected: "none", Try: "run 'conform list defects' for those of the reference stack"}
+	}
+	if _, ok := reference.DefectByName(cfg.Defect); ok {
+		return nil
+	}
+	var names []string
+	for _, d := range reference.Defects() {
+		names = append(names, d.Name)
+	}
+	return &UsageError{
+		What: fmt.Sprintf("unknown defect %q%s", cfg.Defect, near(cfg.Defect, names)), Where: "--defect",
+		Expected: "a defect of the reference stack", Try: "run 'conform list defects'",
+	}
+}
+
+// scenarios are those that are asked for; all that apply to the adapter if none is.
+func (cfg *Config) scenarios(info adapters.Info) ([]Scenario, error) {
 	var got []Scenario
-	for _, id := range cfg.Scenarios {
-		s, ok := ScenarioByID(id)
-		if !ok {
-			var ids []string
-			for _, s := range Scenarios() {
-				ids = append(ids, s.ID)
+	if len(cfg.Scenarios) == 0 {
+		for _, s := range cfg.kit.scenarios {
+			if len(s.Modes(info)) > 0 {
+				got = append(got, s)
 			}
+		}
+		return got, nil
+	}
+	var ids []string
+	for _, s := range cfg.kit.scenarios {
+		ids = append(ids, s.ID)
+	}
+	for _, id := range cfg.Scenarios {
+		i := slices.Index(ids, id)
+		if i < 0 {
 			return nil, &UsageError{
 				What: fmt.Sprintf("unknown scenario %q%s", id, near(id, ids)), Where: "--scenario",
 				Expected: "the id of a scenario", Try: "run 'conform list scenarios'",
+			}
+		}
+		s := cfg.kit.scenarios[i]
+		if len(s.Modes(info)) == 0 {
+			return nil, &UsageError{
+				What: fmt.Sprintf("scenario %s does not apply to adapter %s", id, info.Name), Where: "--scenario",
+				Expected: "one that does", Try: "run 'conform list scenarios' for which applies to which",
 			}
 		}
 		if !slices.ContainsFunc(got, func(x Scenario) bool { return x.ID == id }) {
@@ -221,7 +300,7 @@ func (cfg *Config) readPlan() error {
 
 // cell takes the plan that applies. A scenario's own is checked like anybody's.
 func (cfg *Config) cell(s Scenario, mode string, seed uint64) (cell, error) {
-	c := cell{scenario: s, mode: mode, seed: seed, planText: s.Plan(mode)}
+	c := cell{scenario: s, shape: s.shapes[cfg.Adapter], mode: mode, seed: seed, planText: s.Plan(cfg.Adapter, mode)}
 	name := "scenario " + s.ID
 	if cfg.Plan != "" {
 		c.planText, name = cfg.planText, cfg.Plan

@@ -14,6 +14,8 @@ import (
 	"conform/faults"
 )
 
+var referenceInfo = reference.Adapter{}.Info()
+
 func TestEveryScenarioIsWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Scenarios() {
@@ -21,24 +23,35 @@ func TestEveryScenarioIsWhole(t *testing.T) {
 		seen[s.ID] = true
 		require.NotEmpty(t, s.Title, s.ID)
 		require.NotEmpty(t, s.Why, s.ID)
-		require.NotEmpty(t, s.Modes, s.ID)
+		require.NotEmpty(t, s.shapes, s.ID)
 		used := map[string]bool{}
-		for _, mode := range s.Modes {
-			require.NotEmpty(t, s.BranchesOf(mode), "%s exists for nothing in mode %s", s.ID, mode)
-			for _, b := range s.BranchesOf(mode) {
-				require.Contains(t, s.reach, b, s.ID)
-				used[b] = true
+		for name, sh := range s.shapes {
+			require.NotEqual(t, sh.play == nil, sh.workload.requests == 0, "%s for %s has a workload, or a play", s.ID, name)
+			require.Equal(t, sh.play == nil, sh.cast == nil, "%s for %s: a play has a cast", s.ID, name)
+			info, ok := AdapterByName(name)
+			if !ok {
+				continue // of an adapter that is not there yet
 			}
-			if text := s.Plan(mode); text != "" {
-				_, err := faults.ParsePlan(s.ID, []byte(text))
-				require.NoError(t, err, "%s in mode %s", s.ID, mode)
+			plans := ""
+			for _, mode := range s.Modes(info) {
+				require.Contains(t, info.Modes, mode, s.ID)
+				require.NotEmpty(t, s.BranchesOf(name, mode), "%s exists for nothing in mode %s", s.ID, mode)
+				for _, b := range s.BranchesOf(name, mode) {
+					require.NotNil(t, s.reached(name, b), "%s: %s", s.ID, b)
+					used[b] = true
+				}
+				if text := s.Plan(name, mode); text != "" {
+					_, err := faults.ParsePlan(s.ID, []byte(text))
+					require.NoError(t, err, "%s in mode %s", s.ID, mode)
+					plans += text
+				}
+			}
+			for rule := range sh.workload.onFault {
+				require.Contains(t, plans, rule, s.ID)
 			}
 		}
 		for b := range s.reach {
 			require.True(t, used[b], "%s: nobody asks for the branch %q", s.ID, b)
-		}
-		for rule := range s.workload.onFault {
-			require.Contains(t, s.plans[s.Modes[0]]+s.plans[s.Modes[len(s.Modes)-1]], rule, s.ID)
 		}
 	}
 }
@@ -49,7 +62,7 @@ func TestEveryDefectNamesScenariosThatExist(t *testing.T) {
 			s, ok := ScenarioByID(id)
 			require.True(t, ok, "%s names %s", d.Name, id)
 			if d.Mode != "" {
-				require.Contains(t, s.Modes, d.Mode, "%s in %s", d.Name, id)
+				require.Contains(t, s.Modes(referenceInfo), d.Mode, "%s in %s", d.Name, id)
 			}
 		}
 	}

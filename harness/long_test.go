@@ -45,7 +45,7 @@ func seeds(n int) []uint64 {
 // mode, 50 of 50 seeds.
 func TestLongCorrectStackPasses(t *testing.T) {
 	n := trials(t, "CONFORM_LONG_SEEDS", 50)
-	for _, mode := range bothModes {
+	for _, mode := range referenceInfo.Modes {
 		t.Run(mode, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "run")
 			res, err := Run(t.Context(), Config{Modes: []string{mode}, Seeds: seeds(n), OutDir: out, Jobs: 4})
@@ -83,7 +83,7 @@ func TestLongDefectsAreFound(t *testing.T) {
 	for _, d := range reference.Defects() {
 		t.Run(d.Name, func(t *testing.T) {
 			scenario, _ := ScenarioByID(d.Scenarios[0])
-			modes := scenario.Modes
+			modes := scenario.Modes(referenceInfo)
 			if d.Mode != "" {
 				modes = []string{d.Mode}
 			}

@@ -10,7 +10,8 @@ import (
 type RunResult struct {
 	Verdict   spec.Verdict     `json:"verdict"`
 	Adapter   string           `json:"adapter"`
-	Engine    string           `json:"engine,omitempty"`
+	Engine    string           `json:"engine,omitempty"` // such as sglang@0.5.23
+	Device    string           `json:"device,omitempty"` // cpu or cuda
 	Defect    string           `json:"defect,omitempty"`
 	Dir       string           `json:"dir"` // the run directory that holds the scenarios'
 	Rules     []RuleSummary    `json:"rules"`
@@ -32,7 +33,7 @@ type RuleSummary struct {
 // ScenarioResult is one scenario under one mode and seed.
 type ScenarioResult struct {
 	ID      string       `json:"id"`
-	Mode    string       `json:"mode,omitempty"` // push, pull
+	Mode    string       `json:"mode,omitempty"` // push, pull; of an engine its connector
 	Seed    uint64       `json:"seed"`
 	Verdict spec.Verdict `json:"verdict"`
 	Trace   string       `json:"trace"` // the run directory of this scenario
@@ -50,6 +51,10 @@ type ScenarioResult struct {
 	Signals []check.SignalResult `json:"signals"`
 	Stats   check.Stats          `json:"stats"`
 	Notes   []string             `json:"notes,omitempty"`
+	// Capacity is what each stage is configured for, and what it can process.
+	Capacity []Capacity `json:"capacity"`
+	// Hooks say what became of each probe's hooks.
+	Hooks []HookReport `json:"hooks,omitempty"`
 }
 
 // Branch is one property that a run of a scenario must reach at least once.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"conform/adapters"
-	"conform/adapters/reference"
 	"conform/spec"
 )
 
@@ -19,8 +19,11 @@ import (
 // is written. When ctx ends, the workers are ended, what was recorded is kept and
 // judged, and the result says Interrupted. A scenario in which the stack or the
 // harness failed has the verdict error, and the run goes on with the next.
+//
+// An engine that is not installed is a *engines.NotInstalledError, found before
+// anything is written, too.
 func Run(ctx context.Context, cfg Config) (*RunResult, error) {
-	cells, err := cfg.cells()
+	cells, err := cfg.cells(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +34,15 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 	if err := cfg.makeOut(start); err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, adapter: reference.Adapter{}, total: len(cells)}
-	results := r.all(ctx, cells)
+	results, err := cfg.opened(ctx, func() []ScenarioResult {
+		r := &runner{cfg: cfg, adapter: cfg.adapter, total: len(cells)}
+		return r.all(ctx, cells)
+	})
+	if err != nil {
+		return nil, err
+	}
 	res := &RunResult{
-		Adapter: cfg.Adapter, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
+		Adapter: cfg.Adapter, Engine: cfg.engine.spec(), Device: cfg.engine.device, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
 		Seconds: time.Since(start).Seconds(), Interrupted: ctx.Err() != nil,
 	}
 	res.Verdict, res.Rules = join(results)
@@ -44,10 +52,31 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 	return res, nil
 }
 
+// opened runs f while what the stacks of this run share is there.
+func (cfg *Config) opened(ctx context.Context, f func() []ScenarioResult) ([]ScenarioResult, error) {
+	o, ok := cfg.adapter.(adapters.Opener)
+	if !ok {
+		return f(), nil
+	}
+	if cfg.Progress != nil {
+		cfg.Progress(Progress{Phase: "opening " + cfg.engine.spec()})
+	}
+	openCtx, cancel := context.WithTimeout(ctx, cfg.adapter.Pace().Start)
+	defer cancel()
+	if err := o.Open(openCtx, cfg.common(cfg.OutDir)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w to open: %w", errStack, err), o.Close())
+	}
+	results := f()
+	if err := o.Close(); err != nil {
+		return nil, fmt.Errorf("%w to close: %w", errStack, err)
+	}
+	return results, nil
+}
+
 // DryRun says what Run would do: every process, setting and plan. It starts and
 // writes nothing.
-func DryRun(cfg Config) (string, error) {
-	cells, err := cfg.cells()
+func DryRun(ctx context.Context, cfg Config) (string, error) {
+	cells, err := cfg.cells(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -57,11 +86,11 @@ func DryRun(cfg Config) (string, error) {
 	}
 	var b strings.Builder
 	for _, c := range cells {
-		fmt.Fprintf(&b, "# %s, mode %s, seed %d: %d requests by %d clients\n", c.scenario.ID, c.mode, c.seed, c.scenario.workload.requests, c.scenario.workload.clients)
+		fmt.Fprintf(&b, "# %s, %s %s, seed %d: %s\n", c.scenario.ID, modeWord(cfg.adapter.Info()), c.mode, c.seed, c.shape.summary())
 		if c.planText != "" {
 			fmt.Fprintf(&b, "# fault plan:\n%s", strings.TrimRight(c.planText, "\n")+"\n")
 		}
-		text, err := reference.Adapter{}.Describe(c.adapterConfig(cfg, filepath.Join(out, c.name())))
+		text, err := cfg.adapter.Describe(c.adapterConfig(cfg, filepath.Join(out, c.name())))
 		if err != nil {
 			return "", err
 		}
@@ -70,8 +99,27 @@ func DryRun(cfg Config) (string, error) {
 	return b.String(), nil
 }
 
+// summary says in a few words what clients do.
+func (sh shape) summary() string {
+	if sh.play != nil {
+		return "requests in one order"
+	}
+	return fmt.Sprintf("%d requests by %d clients", sh.workload.requests, sh.workload.clients)
+}
+
+// common is what the stacks of all cells have in common.
+func (cfg *Config) common(dir string) adapters.Config {
+	return adapters.Config{
+		Defect: cfg.Defect, Version: cfg.engine.version, Device: cfg.engine.device, Model: cfg.Model, Args: cfg.EngineArgs,
+		Env: cfg.Env, Dir: dir, Listen: cfg.listen(),
+	}
+}
+
 func (c cell) adapterConfig(cfg Config, dir string) adapters.Config {
-	return adapters.Config{Mode: c.mode, Defect: cfg.Defect, Dir: dir, Listen: cfg.listen(), Env: cfg.Env, Limits: c.scenario.limits}
+	a := cfg.common(dir)
+	a.Mode, a.Limits, a.Topology = c.mode, c.shape.limits, c.shape.topology
+	a.Args, a.Env = slices.Concat(c.shape.args, a.Args), slices.Concat(c.shape.env, a.Env)
+	return a
 }
 
 // runner runs cells, a few at once.

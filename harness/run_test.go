@@ -192,7 +192,7 @@ func TestRuleThatNeverFiresMakesTheScenarioInconclusive(t *testing.T) {
 
 func TestDryRunStartsNothing(t *testing.T) {
 	dir := t.TempDir()
-	text, err := DryRun(Config{Scenarios: []string{"lease-expiry"}, OutDir: filepath.Join(dir, "run")})
+	text, err := DryRun(t.Context(), Config{Scenarios: []string{"lease-expiry"}, OutDir: filepath.Join(dir, "run")})
 	require.NoError(t, err)
 	require.Contains(t, text, "lose-the-heartbeats")
 	require.Contains(t, text, "CONFORM_REFERENCE_WORKER=")

@@ -1,36 +1,98 @@
 package harness
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"conform/adapters"
 	"conform/spec"
 )
 
-// Scenario is one situation that a stack is put through.
+// Scenario is one situation that a stack is put through. What it is for is
+// engine-neutral; how an adapter's stack is brought into it is a shape.
 type Scenario struct {
 	ID    string
 	Title string
 	Why   string // which lesson it stands for
-	Modes []string
-	// Branches are what a run must reach; see [Branch].
+	// Branches are what a run must reach on every adapter; see [Branch].
 	Branches []string
 
-	plans    map[string]string // by mode: YAML, "" for no faults
+	shapes map[string]shape                // by adapter; it applies to no other
+	reach  map[string]func(*recorded) bool // by branch
+}
+
+// shape is a scenario for one adapter. It has a workload, or a cast and a play.
+type shape struct {
+	modes    []string          // that it applies to; empty: each of the adapter's
+	plans    map[string]string // by mode: YAML. The key "" is for each mode that has none
 	limits   adapters.Limits
-	workload workload
-	reach    map[string]func(*recorded) bool // by branch
+	topology adapters.Topology
+	env      []string // NAME=VALUE for the stack's processes, before the user's own
+	args     []string // of the engine, before the user's own
+	workload workload // of clients that come at random
+
+	// cast lists the requests of a play, and play says what is done with them, in one
+	// order; see [director]. hears are the kinds of recorded events that it awaits.
+	cast  func(adapters.Limits, adapters.Pace) []part
+	play  func(context.Context, *director) error
+	hears []spec.Kind
+
+	branches []string                        // besides the scenario's own
 	modal    map[string][]string             // branches that only one mode has
+	reach    map[string]func(*recorded) bool // by branch, in the place of the scenario's
 }
 
-// Plan is the scenario's fault plan in a mode, as YAML; "" if it has none.
-func (s Scenario) Plan(mode string) string { return s.plans[mode] }
-
-// BranchesOf are the branches that the scenario must reach in a mode.
-func (s Scenario) BranchesOf(mode string) []string {
-	return slices.Concat(s.Branches, s.modal[mode])
+// Adapters are the names of those that it applies to, in the order of [Adapters].
+func (s Scenario) Adapters() []string {
+	var names []string
+	for _, info := range Adapters() {
+		if _, ok := s.shapes[info.Name]; ok {
+			names = append(names, info.Name)
+		}
+	}
+	return names
 }
+
+// Modes are the transfer modes of an adapter that the scenario applies to.
+func (s Scenario) Modes(adapter adapters.Info) []string {
+	sh, ok := s.shapes[adapter.Name]
+	switch {
+	case !ok:
+		return nil
+	case len(sh.modes) == 0:
+		return adapter.Modes
+	}
+	return sh.modes
+}
+
+// Plan is the scenario's fault plan for an adapter in a mode, as YAML; "" if it
+// has none.
+func (s Scenario) Plan(adapter, mode string) string {
+	plans := s.shapes[adapter].plans
+	if text, ok := plans[mode]; ok {
+		return text
+	}
+	return plans[""]
+}
+
+// BranchesOf are the branches that the scenario must reach on an adapter in a mode.
+func (s Scenario) BranchesOf(adapter, mode string) []string {
+	sh := s.shapes[adapter]
+	return slices.Concat(s.Branches, sh.branches, sh.modal[mode])
+}
+
+// reached tells how a branch is recognized on an adapter.
+func (s Scenario) reached(adapter, branch string) func(*recorded) bool {
+	if f := s.shapes[adapter].reach[branch]; f != nil {
+		return f
+	}
+	return s.reach[branch]
+}
+
+// onReference is the name of the adapter that most shapes are for.
+const onReference = "reference"
 
 // Scenarios lists the built-in scenarios, the plain one first.
 func Scenarios() []Scenario {
@@ -49,8 +111,6 @@ func ScenarioByID(id string) (Scenario, bool) {
 	}
 	return Scenario{}, false
 }
-
-var bothModes = []string{"push", "pull"}
 
 // workload says what clients do in a scenario. Numbers of tokens are inclusive
 // ranges; every n-th of something counts requests in the order in which they are
@@ -83,6 +143,7 @@ const (
 	leave                   // closes its connection
 )
 
+// plainWorkload is for the reference stack: many requests of milliseconds.
 func plainWorkload() workload {
 	return workload{
 		clients: 6, requests: 48, prompt: [2]int{3, 64}, output: [2]int{2, 8},
@@ -90,20 +151,30 @@ func plainWorkload() workload {
 	}
 }
 
+// engineWorkload is for a real engine on a few cores: a few requests of a second,
+// that take several pages each. What it is made of is for a scenario to change.
+func engineWorkload() workload {
+	return workload{
+		clients: 3, requests: 18, prompt: [2]int{20, 400}, output: [2]int{8, 64},
+		pause: [2]time.Duration{0, 200 * time.Millisecond}, streamEvery: 3, backoff: time.Second,
+	}
+}
+
 // recorded is a finished trace, indexed for the branches' questions.
 type recorded struct {
 	events []spec.Event
 	role   map[string]spec.Role // of a source
+	worker map[string]string    // of a source
 	ends   map[string]*spec.Event
 	faults map[string]int // by rule
 }
 
 func newRecorded(tr *spec.Trace) *recorded {
-	r := &recorded{events: tr.Events, role: map[string]spec.Role{}, ends: map[string]*spec.Event{}, faults: map[string]int{}}
+	r := &recorded{events: tr.Events, role: map[string]spec.Role{}, worker: map[string]string{}, ends: map[string]*spec.Event{}, faults: map[string]int{}}
 	for i := range r.events {
 		switch e := &r.events[i]; e.K {
 		case spec.KindSource:
-			r.role[e.Src] = e.Role
+			r.role[e.Src], r.worker[e.Src] = e.Role, e.Worker
 		case spec.KindEnd:
 			r.ends[e.Access] = e
 		case spec.KindFault:
@@ -123,11 +194,16 @@ func (r *recorded) any(f func(*spec.Event) bool) bool {
 	return false
 }
 
-// observed reports whether a worker of the role took in a signal of the kind.
+// remote reports whether an access is to another worker's memory.
+func (r *recorded) remote(e *spec.Event) bool { return e.Target != r.worker[e.Src] }
+
+// observed reports whether a worker of the role took in a signal of the kind. As
+// in fault plans, a name stands for what precedes the "/" of a signal's as well.
 func observed(role spec.Role, signals ...string) func(*recorded) bool {
 	return func(r *recorded) bool {
 		return r.any(func(e *spec.Event) bool {
-			return e.K == spec.KindObserve && r.role[e.Src] == role && slices.Contains(signals, e.Signal)
+			family, _, _ := strings.Cut(e.Signal, "/")
+			return e.K == spec.KindObserve && r.role[e.Src] == role && (slices.Contains(signals, e.Signal) || slices.Contains(signals, family))
 		})
 	}
 }
@@ -159,7 +235,7 @@ func openAt(f func(*spec.Event) bool) func(*recorded) bool {
 		open := map[string][]span{}
 		for i := range r.events {
 			e := &r.events[i]
-			if e.K != spec.KindBegin || e.Handoff == "" || e.Target == e.Src {
+			if e.K != spec.KindBegin || e.Handoff == "" || !r.remote(e) {
 				continue
 			}
 			s := span{e.T, 1<<63 - 1}
@@ -190,7 +266,7 @@ func reused(within time.Duration) func(*recorded) bool {
 		return r.any(func(e *spec.Event) bool {
 			hit := false
 			for n := range e.Blocks.All {
-				id := spec.BlockID{Worker: e.Src, Pool: e.Pool, Number: n}
+				id := spec.BlockID{Worker: r.worker[e.Src], Pool: e.Pool, Number: n}
 				switch t, was := freed[id]; {
 				case e.K == spec.KindFree:
 					freed[id] = e.T

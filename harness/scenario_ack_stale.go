@@ -8,10 +8,10 @@ func ackStale() Scenario {
 	return Scenario{
 		ID: "ack-stale", Title: "Acknowledgements come twice, the second one late",
 		Why:      "Keys come round. A word about the earlier use of a key that is taken for the present one releases memory in use.",
-		Modes:    bothModes,
 		Branches: []string{"a signal was taken in twice", "a word came after the end"},
-		plans: map[string]string{
-			"push": "rules:" + holdTransfer("w", "prefill", "30ms") + `
+		shapes: map[string]shape{onReference: {
+			plans: map[string]string{
+				"push": "rules:" + holdTransfer("w", "prefill", "30ms") + `
   - name: repeat-the-status
     when: {signal: STATUS/Success, every: 3}
     do: duplicate
@@ -21,14 +21,15 @@ func ackStale() Scenario {
     do: duplicate
     for: 40ms
 `,
-			"pull": `rules:
+				"pull": `rules:
   - name: repeat-the-word
     when: {signal: READ_DONE, every: 3}
     do: duplicate
     for: 40ms
 `,
-		},
-		workload: w,
+			},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"a signal was taken in twice": takenTwice,
 			"a word came after the end":   lateWord,

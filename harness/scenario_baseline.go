@@ -10,9 +10,10 @@ func baseline() Scenario {
 	return Scenario{
 		ID: "baseline", Title: "Concurrent requests, no faults",
 		Why:      "The ground that all else stands on: many requests at once over small pools, blocks reused within milliseconds, prompts around block boundaries.",
-		Modes:    bothModes,
 		Branches: []string{"a block was reused within 10 ms", "a prompt went over in several chunks", "answers were streamed"},
-		workload: plainWorkload(),
+		shapes: map[string]shape{onReference: {
+			workload: plainWorkload(),
+		}},
 		reach: map[string]func(*recorded) bool{
 			"a block was reused within 10 ms":      reused(10 * time.Millisecond),
 			"a prompt went over in several chunks": inChunks,
@@ -24,7 +25,7 @@ func baseline() Scenario {
 func inChunks(r *recorded) bool {
 	n := map[string]int{}
 	return r.any(func(e *spec.Event) bool {
-		if e.K == spec.KindBegin && e.Handoff != "" && e.Pool == "kv" && e.Target != e.Src {
+		if e.K == spec.KindBegin && e.Handoff != "" && e.Pool == "kv" && r.remote(e) {
 			n[e.Handoff]++
 		}
 		return n[e.Handoff] > 1

@@ -10,26 +10,27 @@ func cancelBeforeGrant() Scenario {
 	return Scenario{
 		ID: "cancel-before-grant", Title: "A cancellation overtakes the grant that it cancels",
 		Why:      "Who takes in a cancellation for something that it has not seen must remember it, or the grant that comes later starts a transfer for a request that has ended.",
-		Modes:    bothModes,
 		Branches: []string{"the end of a handoff was known before its grant came"},
-		plans: map[string]string{
-			"push": `rules:
+		shapes: map[string]shape{onReference: {
+			plans: map[string]string{
+				"push": `rules:
   - name: ` + ruleOvertake + `
     when: {signal: METADATA, nth: 4, every: 8}
     do: hold
     until: {event: observe, signal: ABORT, same: handoff}
     limit: 300ms
 `,
-			"pull": `rules:
+				"pull": `rules:
   - name: ` + ruleOvertake + `
     when: {http: POST /generate, to: decode, nth: 4, every: 8}
     do: hold
     until: {event: fence, same: handoff}
     limit: 300ms
 `,
-		},
-		workload: w,
-		reach:    map[string]func(*recorded) bool{"the end of a handoff was known before its grant came": cancelledFirst},
+			},
+			workload: w,
+		}},
+		reach: map[string]func(*recorded) bool{"the end of a handoff was known before its grant came": cancelledFirst},
 	}
 }
 

@@ -22,14 +22,15 @@ func cancelDuringTransfer() Scenario {
 	return Scenario{
 		ID: "cancel-during-transfer", Title: "A request is cancelled while its transfer runs",
 		Why:      "A block has two owners at once, the request and the remote accessor. Ending the first must not hand it to a third.",
-		Modes:    bothModes,
 		Branches: []string{"a transfer was open when its request was cancelled", "a cancelled request gave its blocks back"},
-		modal:    map[string][]string{"push": {"an abort was acknowledged"}, "pull": {"a reader said that it had stopped"}},
-		plans: map[string]string{
-			"push": "rules:" + holdTransfer("w", "prefill", "120ms"),
-			"pull": "rules:" + holdTransfer("r", "decode", "120ms"),
-		},
-		workload: w,
+		shapes: map[string]shape{onReference: {
+			modal: map[string][]string{"push": {"an abort was acknowledged"}, "pull": {"a reader said that it had stopped"}},
+			plans: map[string]string{
+				"push": "rules:" + holdTransfer("w", "prefill", "120ms"),
+				"pull": "rules:" + holdTransfer("r", "decode", "120ms"),
+			},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"a transfer was open when its request was cancelled": openAt(isKind(spec.KindCancel)),
 			"a cancelled request gave its blocks back":           freedFor("cancel"),

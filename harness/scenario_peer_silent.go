@@ -12,14 +12,15 @@ func peerSilent() Scenario {
 	return Scenario{
 		ID: "peer-silent", Title: "Prefill falls silent for longer than decode waits, then goes on",
 		Why:      "Missed heartbeats do not prove that a peer's writes have stopped. The peer that was held for dead comes back and carries on where it was.",
-		Modes:    bothModes,
 		Branches: []string{"decode gave its blocks back", "prefill was stopped"},
-		plans: map[string]string{
-			"push": "rules:" + silence("w", "prefill", "decode"),
-			"pull": "rules:" + silence("r", "decode", "prefill"),
-		},
-		limits:   adapters.Limits{PeerTimeout: 200 * time.Millisecond, HandoffTimeout: time.Second, AbortTimeout: 300 * time.Millisecond, Lease: 400 * time.Millisecond},
-		workload: w,
+		shapes: map[string]shape{onReference: {
+			plans: map[string]string{
+				"push": "rules:" + silence("w", "prefill", "decode"),
+				"pull": "rules:" + silence("r", "decode", "prefill"),
+			},
+			limits:   adapters.Limits{PeerTimeout: 200 * time.Millisecond, HandoffTimeout: time.Second, AbortTimeout: 300 * time.Millisecond, Lease: 400 * time.Millisecond},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"decode gave its blocks back": freedFor("peer_lost"),
 			"prefill was stopped":         func(r *recorded) bool { return r.faults["silence"] > 0 },

@@ -13,12 +13,13 @@ func rejectDecodeCapacity() Scenario {
 	return Scenario{
 		ID: "reject-decode-capacity", Title: "More output than decode can process",
 		Why:      "Each stage's own limit counts. What one stage has computed or queued must come back when the other refuses.",
-		Modes:    bothModes,
 		Branches: []string{"decode rejected a request"},
-		modal:    map[string][]string{"pull": {"prefill had computed for a rejected request, and was told"}},
-		// Room for all that the defect reject-leaks-peer leaks.
-		limits:   adapters.Limits{PrefillBlocks: 128, HandoffTimeout: time.Second},
-		workload: w,
+		shapes: map[string]shape{onReference: {
+			modal: map[string][]string{"pull": {"prefill had computed for a rejected request, and was told"}},
+			// Room for all that the defect reject-leaks-peer leaks.
+			limits:   adapters.Limits{PrefillBlocks: 128, HandoffTimeout: time.Second},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"decode rejected a request":                                 kindAt(spec.RoleDecode, spec.KindReject),
 			"prefill had computed for a rejected request, and was told": observed(spec.RolePrefill, "READ_ABORT"),

@@ -13,13 +13,14 @@ func rejectPrefillCapacity() Scenario {
 	return Scenario{
 		ID: "reject-prefill-capacity", Title: "Prompts above what prefill can process, below the configured context",
 		Why:      "The incident: configured context is not processable capacity, and a rejection must be terminal on every path, not only in the answer.",
-		Modes:    bothModes,
 		Branches: []string{"prefill rejected a prompt"},
-		modal:    map[string][]string{"push": {"decode had reserved blocks for a rejected request"}},
-		// Room for all that the defect reject-leaks-peer leaks: the leak is to show, not
-		// a stack that is out of memory.
-		limits:   adapters.Limits{DecodeBlocks: 256, HandoffTimeout: time.Second},
-		workload: w,
+		shapes: map[string]shape{onReference: {
+			modal: map[string][]string{"push": {"decode had reserved blocks for a rejected request"}},
+			// Room for all that the defect reject-leaks-peer leaks: the leak is to show, not
+			// a stack that is out of memory.
+			limits:   adapters.Limits{DecodeBlocks: 256, HandoffTimeout: time.Second},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"prefill rejected a prompt":                         kindAt(spec.RolePrefill, spec.KindReject),
 			"decode had reserved blocks for a rejected request": reservedForRejected,

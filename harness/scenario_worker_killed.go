@@ -13,14 +13,15 @@ func workerKilled() Scenario {
 	return Scenario{
 		ID: "worker-killed", Title: "Prefill is killed in mid-transfer and started again",
 		Why:      "A dead peer's writes may still be on their way, and the worker that comes back under the same address is another one: it knows nothing of the earlier one's handoffs.",
-		Modes:    bothModes,
 		Branches: []string{"a worker died with a transfer open", "the new incarnation served a request", "decode gave its blocks back"},
-		plans: map[string]string{
-			"push": "rules:" + crash("w", "prefill", "decode"),
-			"pull": "rules:" + crash("r", "decode", "prefill"),
-		},
-		limits:   adapters.Limits{PeerTimeout: 250 * time.Millisecond, HandoffTimeout: time.Second, Lease: 400 * time.Millisecond},
-		workload: w,
+		shapes: map[string]shape{onReference: {
+			plans: map[string]string{
+				"push": "rules:" + crash("w", "prefill", "decode"),
+				"pull": "rules:" + crash("r", "decode", "prefill"),
+			},
+			limits:   adapters.Limits{PeerTimeout: 250 * time.Millisecond, HandoffTimeout: time.Second, Lease: 400 * time.Millisecond},
+			workload: w,
+		}},
 		reach: map[string]func(*recorded) bool{
 			"a worker died with a transfer open":   diedInTransfer,
 			"the new incarnation served a request": secondIncarnation,
@@ -51,7 +52,7 @@ func diedInTransfer(r *recorded) bool {
 	return r.any(func(x *spec.Event) bool {
 		return x.K == spec.KindExit && x.SignalNo != 0 && r.any(func(e *spec.Event) bool {
 			end := r.ends[e.Access]
-			return e.K == spec.KindBegin && e.Handoff != "" && e.Target != e.Src && (e.Src == x.Worker || e.Target == x.Worker) &&
+			return e.K == spec.KindBegin && e.Handoff != "" && r.remote(e) && (r.worker[e.Src] == x.Worker || e.Target == x.Worker) &&
 				e.T < x.T && (end == nil || end.T > x.T)
 		})
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"conform/adapters/engines"
 	"conform/faults"
 	"conform/harness"
 	"conform/spec"
@@ -79,6 +80,7 @@ func TestRunHandsItsFlagsOn(t *testing.T) {
 	status := c.main(t.Context(), []string{
 		"run", "--mode", "push", "--scenario", "baseline", "--scenario", "ack-lost", "--defect", "free-at-cancel",
 		"--plan", "p.yaml", "--seeds", "4-6", "--env", "A=b c", "--engine-arg", "--x", "--out", "o", "--jobs", "3",
+		"--engine", "0.5.23", "--device", "cuda", "--model", "m",
 	})
 	require.Equal(t, 1, status, c.errs.String())
 	require.NotNil(t, got.Progress)
@@ -86,8 +88,26 @@ func TestRunHandsItsFlagsOn(t *testing.T) {
 	require.Equal(t, harness.Config{
 		Adapter: "reference", Modes: []string{"push"}, Scenarios: []string{"baseline", "ack-lost"}, Defect: "free-at-cancel",
 		Plan: "p.yaml", Seeds: []uint64{4, 5, 6}, Env: []string{"A=b c"}, EngineArgs: []string{"--x"}, OutDir: "o", Jobs: 3,
+		Engine: "0.5.23", Device: "cuda", Model: "m",
 	}, got)
-	require.Contains(t, c.out.String(), "--seed 4 --plan p.yaml --env 'A=b c' --engine-arg --x\n")
+	require.Contains(t, c.out.String(), "--seed 4 --model m --plan p.yaml --env 'A=b c' --engine-arg --x\n")
+}
+
+// A connector is an engine's mode.
+func TestConnectorsAreModes(t *testing.T) {
+	var got harness.Config
+	b := realBackend()
+	b.run = func(_ context.Context, cfg harness.Config) (*harness.RunResult, error) {
+		got = cfg
+		return &harness.RunResult{
+			Verdict: spec.Fail, Adapter: "sglang", Engine: "sglang@0.5.23", Device: "cuda",
+			Scenarios: []harness.ScenarioResult{{ID: "baseline", Mode: "nixl", Seed: 4}},
+		}, nil
+	}
+	c := newCall(b)
+	require.Equal(t, 1, c.main(t.Context(), []string{"run", "--adapter", "sglang", "--connector", "nixl,mooncake"}), c.errs.String())
+	require.Equal(t, []string{"nixl", "mooncake"}, got.Modes)
+	require.Contains(t, c.out.String(), "run --adapter sglang --engine 0.5.23 --device cuda --scenario baseline --connector nixl --seed 4\n")
 }
 
 func TestHarnessFailures(t *testing.T) {
@@ -99,6 +119,10 @@ func TestHarnessFailures(t *testing.T) {
 		{fmt.Errorf("start: %w", context.Canceled), 4, "interrupted"},
 		{errors.New("prefill-0 ended\nbefore it was ready"), 4, `prefill-0 ended\x0abefore it was ready; conform doctor`},
 		{usage("a", "b", "c"), 3, "a; expected b; c"},
+		{
+			&engines.NotInstalledError{Spec: "sglang@0.5.23", Device: engines.CPU}, 4,
+			"conform: sglang@0.5.23 is not installed for cpu; install it with: conform engine install sglang@0.5.23\n",
+		},
 	} {
 		got := newCall(fake(nil, c.err))
 		require.Equal(t, c.status, got.main(t.Context(), []string{"run", "--format", "json"}))
@@ -198,7 +222,7 @@ func TestAnyCommandLine(t *testing.T) {
 		rapid.String(),
 	)
 	b := fake(&harness.RunResult{Verdict: spec.Pass}, nil)
-	b.dryRun = func(harness.Config) (string, error) { return "", nil }
+	b.dryRun = func(context.Context, harness.Config) (string, error) { return "", nil }
 	b.doctor = func(context.Context) []harness.Check { return nil }
 	rapid.Check(t, func(t *rapid.T) {
 		args := rapid.SliceOfN(words, 0, 5).Draw(t, "args")

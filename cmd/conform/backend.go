@@ -20,7 +20,7 @@ func workerMain() bool { return reference.Main() }
 // failures in its place that the real one would have to be broken for.
 type backend struct {
 	run    func(context.Context, harness.Config) (*harness.RunResult, error)
-	dryRun func(harness.Config) (string, error)
+	dryRun func(context.Context, harness.Config) (string, error)
 	check  func(ctx context.Context, path string, stdin io.Reader) (*check.Result, error)
 	doctor func(context.Context) []harness.Check
 }
@@ -39,6 +39,7 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader) (*check.Resul
 	if err != nil {
 		return nil, inTrace(path, err)
 	}
+	harness.HoldToHooks(harness.HooksOf(trace), result)
 	return result, nil
 }
 

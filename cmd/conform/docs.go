@@ -126,23 +126,31 @@ func scenariosPage() []byte {
 		"one of them is inconclusive, whatever else it shows. Run one with `conform run --scenario ID`.\n")
 	for _, s := range harness.Scenarios() {
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", s.ID, strings.TrimSuffix(s.Title, "."), s.Why)
-		fmt.Fprintf(&b, "Modes: %s.\n", strings.Join(s.Modes, ", "))
-		for _, mode := range s.Modes {
-			scenarioMode(&b, s, mode)
+		for _, name := range s.Adapters() {
+			scenarioOn(&b, s, name)
 		}
 	}
 	return b.Bytes()
 }
 
-func scenarioMode(b *bytes.Buffer, s harness.Scenario, mode string) {
-	if branches := s.BranchesOf(mode); len(branches) > 0 {
-		fmt.Fprintf(b, "\nIn mode %s it must have been seen that:\n\n", mode)
-		for _, br := range branches {
-			fmt.Fprintf(b, "- %s\n", br)
-		}
+// scenarioOn writes what a scenario is for one adapter.
+func scenarioOn(b *bytes.Buffer, s harness.Scenario, name string) {
+	info, _ := harness.AdapterByName(name)
+	word := "mode"
+	if info.Engine != "" {
+		word = "connector"
 	}
-	if plan := strings.TrimSpace(s.Plan(mode)); plan != "" {
-		fmt.Fprintf(b, "\nPlan in mode %s:\n\n```yaml\n%s\n```\n", mode, plan)
+	fmt.Fprintf(b, "Adapter %s, %s %s.\n", name, word, strings.Join(s.Modes(info), ", "))
+	for _, mode := range s.Modes(info) {
+		if branches := s.BranchesOf(name, mode); len(branches) > 0 {
+			fmt.Fprintf(b, "\nWith %s %s it must have been seen that:\n\n", word, mode)
+			for _, br := range branches {
+				fmt.Fprintf(b, "- %s\n", br)
+			}
+		}
+		if plan := strings.TrimSpace(s.Plan(name, mode)); plan != "" {
+			fmt.Fprintf(b, "\nPlan with %s %s:\n\n```yaml\n%s\n```\n", word, mode, plan)
+		}
 	}
 }
 

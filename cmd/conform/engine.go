@@ -130,6 +130,18 @@ func (a *app) engineRemoveCommand() *cobra.Command {
 
 // engineFailure puts the errors of package engines into one line.
 func engineFailure(err error) error {
+	if f := ofEngines(err); f != nil {
+		return f
+	}
+	f := &failure{status: statusHarness, found: err.Error(), err: err}
+	if errors.Is(err, context.Canceled) {
+		f.found, f.try = "interrupted; what is done so far is kept", "the same command goes on from there"
+	}
+	return f
+}
+
+// ofEngines is the failure that only package engines knows; nil for another.
+func ofEngines(err error) *failure {
 	if e, ok := errors.AsType[*engines.UnknownError](err); ok {
 		if e.Device != engines.CPU && e.Device != engines.CUDA {
 			return unknown("--device", e.Device, []string{engines.CPU, engines.CUDA}, "")
@@ -139,11 +151,10 @@ func engineFailure(err error) error {
 	if e, ok := errors.AsType[*engines.LockError](err); ok {
 		return &failure{status: statusUsage, place: e.File, line: e.Line, found: e.Found, expected: "a lock file as docs/engines/README.md tells", err: err}
 	}
-	f := &failure{status: statusHarness, found: err.Error(), err: err}
-	if errors.Is(err, context.Canceled) {
-		f.found, f.try = "interrupted; what is done so far is kept", "the same command goes on from there"
+	if e, ok := errors.AsType[*engines.NotInstalledError](err); ok {
+		return &failure{status: statusHarness, found: e.Error(), err: err}
 	}
-	return f
+	return nil
 }
 
 // environmentObject is an environment for programs.

@@ -84,6 +84,9 @@ func asFailure(err error) *failure {
 			found: e.Found, expected: e.Expected, try: "docs/fault-plans.md tells how plans are written", err: err,
 		}
 	}
+	if f := ofEngines(err); f != nil {
+		return f
+	}
 	if errors.Is(err, context.Canceled) {
 		return &failure{status: statusHarness, found: "interrupted before there was a result", err: err}
 	}

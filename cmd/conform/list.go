@@ -25,8 +25,8 @@ type listing struct {
 // they are the fields of an object.
 func listings() []listing {
 	return []listing{
-		{"adapters", "the stacks that can be driven", []string{"name", "modes", "level", "title"}, adapterRows},
-		{"scenarios", "what a stack is put through", []string{"id", "modes", "title"}, scenarioRows},
+		{"adapters", "the stacks that can be driven", []string{"name", "modes", "level", "engine", "title"}, adapterRows},
+		{"scenarios", "what a stack is put through", []string{"id", "adapters", "title"}, scenarioRows},
 		{"defects", "the bug classes of the reference stack", []string{"name", "rules", "mode", "title"}, defectRows},
 		{"faults", "what a fault plan can do", []string{"do", "where", "summary"}, faultRows},
 		{"rules", "the rules of the protocol", []string{"id", "name", "level", "judged", "must"}, ruleRows},
@@ -90,7 +90,11 @@ func listJSON(w io.Writer, head []string, rows [][]string) error {
 func adapterRows() [][]string {
 	var rows [][]string
 	for _, x := range harness.Adapters() {
-		rows = append(rows, []string{x.Name, strings.Join(x.Modes, ","), x.Level.String(), x.Title})
+		engine := x.Engine
+		if engine == "" {
+			engine = "-"
+		}
+		rows = append(rows, []string{x.Name, strings.Join(x.Modes, ","), x.Level.String(), engine, x.Title})
 	}
 	return rows
 }
@@ -98,7 +102,12 @@ func adapterRows() [][]string {
 func scenarioRows() [][]string {
 	var rows [][]string
 	for _, x := range harness.Scenarios() {
-		rows = append(rows, []string{x.ID, strings.Join(x.Modes, ","), x.Title})
+		var where []string
+		for _, name := range x.Adapters() {
+			info, _ := harness.AdapterByName(name)
+			where = append(where, name+" ("+strings.Join(x.Modes(info), ",")+")")
+		}
+		rows = append(rows, []string{x.ID, strings.Join(where, " "), x.Title})
 	}
 	return rows
 }

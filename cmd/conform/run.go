@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ const maxSeeds = 10_000
 type runFlags struct {
 	cfg    harness.Config
 	modes  []string
+	links  []string // the modes of an engine
 	seed   uint64
 	seeds  string
 	format string
@@ -34,13 +36,18 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Drive a stack through faults, record it, judge the recording",
 		Long: `Drive a serving stack through every scenario that applies, record who owns which
 block when, judge the recording and report. Without flags: the reference stack,
-correct, in each transfer mode.`,
+correct, in each transfer mode. A real engine takes --adapter, and with --engine one
+of the versions that conform engine list shows.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd, &f) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.cfg.Adapter, "adapter", "reference", "the stack to drive")
-	fl.StringSliceVar(&f.modes, "mode", nil, "transfer mode, push or pull; repeatable (default: each that a scenario applies to)")
+	fl.StringVar(&f.cfg.Engine, "engine", "", "version of the adapter's engine, such as 0.5.23 or sglang@0.5.23 (default: the newest that is installed)")
+	fl.StringVar(&f.cfg.Device, "device", "", "what the engine computes on: cpu or cuda (default: cpu)")
+	fl.StringVar(&f.cfg.Model, "model", "", "folder of a model for the engine (default: a tiny one that is built in)")
+	fl.StringSliceVar(&f.modes, "mode", nil, "transfer mode of the reference stack, push or pull; repeatable (default: each that a scenario applies to)")
+	fl.StringSliceVar(&f.links, "connector", nil, "what an engine transfers with, such as mooncake or nixl; repeatable (default: each that a scenario applies to)")
 	fl.StringSliceVar(&f.cfg.Scenarios, "scenario", nil, "id of a scenario; repeatable (default: all that apply)")
 	fl.StringVar(&f.cfg.Defect, "defect", "", "name of a bug class to switch on in the reference stack")
 	fl.StringVar(&f.cfg.Plan, "plan", "", "file with a fault plan that replaces those of the scenarios")
@@ -50,7 +57,7 @@ correct, in each transfer mode.`,
 	fl.StringArrayVar(&f.cfg.EngineArgs, "engine-arg", nil, "argument for the engine; repeatable")
 	fl.StringVar(&f.cfg.OutDir, "out", "", "folder for the traces (default runs/TIME)")
 	fl.IntVar(&f.cfg.Port, "port", 0, "port on the loopback interface where clients reach the stack; one scenario at a time (default: any)")
-	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many scenarios run at once (default: 2)")
+	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many scenarios run at once (default: 2; 1 for an engine)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print every command and setting, start nothing")
 	formatFlag(cmd, &f.format)
 	return cmd
@@ -61,13 +68,16 @@ func (a *app) run(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
+	if len(f.modes) > 0 && len(f.links) > 0 {
+		return usage("--mode and --connector are both given", "one of the two: a connector is an engine's mode", "")
+	}
 	if cmd.Flags().Changed("jobs") && f.cfg.Jobs < 1 {
 		return usage(fmt.Sprintf("--jobs is %d", f.cfg.Jobs), "a number from 1", "")
 	}
 	cfg := f.cfg
-	cfg.Seeds, cfg.Modes = seeds, f.modes
+	cfg.Seeds, cfg.Modes = seeds, append(f.modes, f.links...)
 	if f.dryRun {
-		return a.dryRun(cfg, f.format)
+		return a.dryRun(cmd.Context(), cfg, f.format)
 	}
 	progress := report.NewProgress(a.stderr, a.liveErr, a.columns)
 	cfg.Progress = progress.Update
@@ -96,8 +106,8 @@ func runStatus(r *harness.RunResult) int {
 	return r.Verdict.ExitStatus()
 }
 
-func (a *app) dryRun(cfg harness.Config, format string) error {
-	text, err := a.backend.dryRun(cfg)
+func (a *app) dryRun(ctx context.Context, cfg harness.Config, format string) error {
+	text, err := a.backend.dryRun(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -141,6 +151,9 @@ func (f *runFlags) seedList(seedGiven bool) ([]uint64, error) {
 // again is the flags of this run that its result does not hold.
 func (f *runFlags) again() []string {
 	var args []string
+	if f.cfg.Model != "" {
+		args = append(args, "--model", f.cfg.Model)
+	}
 	if f.cfg.Plan != "" {
 		args = append(args, "--plan", f.cfg.Plan)
 	}

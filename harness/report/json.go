@@ -17,6 +17,7 @@ func JSON(w io.Writer, r *harness.RunResult) error {
 	for i := range out.Scenarios {
 		sc := &out.Scenarios[i]
 		sc.Branches, sc.Faults = list(sc.Branches), list(sc.Faults)
+		sc.Capacity = list(sc.Capacity)
 		sc.Rules, sc.Signals = ruleLists(sc.Rules), list(sc.Signals)
 	}
 	return Encode(w, out)

@@ -44,6 +44,7 @@ func Text(w io.Writer, r *harness.RunResult, o Options) error {
 	groups := runGroups(r)
 	writeGroups(p, groups)
 	notReached(p, r)
+	runTables(p, r)
 	closing(p, r, groups, o)
 	return p.flush(w)
 }
@@ -122,7 +123,10 @@ func traceHeadline(r *check.Result) string {
 func runScope(p *page, r *harness.RunResult) {
 	stack := r.Adapter
 	if r.Engine != "" {
-		stack += " " + r.Engine
+		stack += " driving " + r.Engine
+	}
+	if r.Device != "" {
+		stack += " on " + r.Device
 	}
 	if r.Defect != "" {
 		stack += " with defect " + r.Defect
@@ -241,9 +245,18 @@ func closing(p *page, r *harness.RunResult, groups []group, o Options) {
 	if r.Adapter != "" && r.Adapter != "reference" {
 		again = append(again, "--adapter", quoteArg(r.Adapter))
 	}
+	flag := "--mode"
+	if r.Engine != "" {
+		flag = "--connector"
+		_, version, _ := strings.Cut(r.Engine, "@")
+		again = append(again, "--engine", quoteArg(version))
+		if r.Device != "" && r.Device != "cpu" {
+			again = append(again, "--device", quoteArg(r.Device))
+		}
+	}
 	again = append(again, "--scenario", quoteArg(sc.ID))
 	if sc.Mode != "" {
-		again = append(again, "--mode", quoteArg(sc.Mode))
+		again = append(again, flag, quoteArg(sc.Mode))
 	}
 	again = append(again, "--seed", fmt.Sprint(sc.Seed))
 	if r.Defect != "" {

@@ -1,0 +1,121 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"conform/harness"
+	"conform/spec/check"
+)
+
+// runTables writes what all scenarios of a run say of the stack itself: what its
+// stages can process, what its signals prove, and what its probes recorded. Rows
+// that are alike are one row; the JSON has them by scenario.
+func runTables(p *page, r *harness.RunResult) {
+	capacityTable(p, r)
+	p.signals(runSignals(r))
+	hookTable(p, r)
+}
+
+// capacityTable sets what each stage is configured for against what it can process.
+func capacityTable(p *page, r *harness.RunResult) {
+	var rows []harness.Capacity
+	in := map[harness.Capacity]int{}
+	for _, sc := range r.Scenarios {
+		for _, c := range sc.Capacity {
+			if in[c]++; in[c] == 1 {
+				rows = append(rows, c)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	slices.SortStableFunc(rows, func(a, b harness.Capacity) int { // those of most scenarios are the rule
+		return cmp.Or(cmp.Compare(in[b], in[a]))
+	})
+	p.line("")
+	p.line(fmt.Sprintf("  %-12s %11s %11s  %-8s %s", "stage", "configured", "can process", "unit", "why"))
+	shown := min(len(rows), maxLines)
+	for _, c := range rows[:shown] {
+		configured := "-"
+		if c.Configured > 0 {
+			configured = number(int(c.Configured))
+		}
+		line := fmt.Sprintf("  %-12s %11s %11s  %-8s %s", Clean(c.Stage), configured, number(int(c.Processable)), Clean(c.Unit), Clean(c.Why))
+		if n := in[c]; n < len(r.Scenarios) {
+			line += fmt.Sprintf(" (in %d of %s)", n, count(len(r.Scenarios), "run"))
+		}
+		p.line(line)
+	}
+	if more := len(rows) - shown; more > 0 {
+		p.line(fmt.Sprintf("  and %s more", count(more, "row")))
+	}
+}
+
+// runSignals joins the signals of all scenarios. A kind that proved more in one
+// scenario than in another has a row for each: where a scenario had nothing to
+// judge it by, that must not hide what another one shows.
+func runSignals(r *harness.RunResult) []check.SignalResult {
+	all := map[check.SignalResult]int{}
+	for _, sc := range r.Scenarios {
+		for _, s := range sc.Signals {
+			seen := s.Seen
+			s.Seen = 0
+			all[s] += seen
+		}
+	}
+	var rows []check.SignalResult
+	for s, seen := range all {
+		s.Seen = seen
+		rows = append(rows, s)
+	}
+	slices.SortFunc(rows, func(a, b check.SignalResult) int {
+		return cmp.Or(cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Claims, b.Claims), cmp.Compare(b.Seen, a.Seen), cmp.Compare(a.Inferred, b.Inferred))
+	})
+	return rows
+}
+
+// hookTable says what became of the probes' hooks: one line for the sources that
+// are alike, and each hook that is missing.
+func hookTable(p *page, r *harness.RunResult) {
+	var rows []string
+	sources := map[string][]string{}
+	missing := map[string]bool{}
+	for _, sc := range r.Scenarios {
+		for _, h := range sc.Hooks {
+			fired := "-"
+			if h.Fired >= 0 {
+				fired = number(h.Fired)
+			}
+			row := fmt.Sprintf("%8s %8s %8s", number(h.Asked), number(h.Bound), fired)
+			if sources[row] == nil {
+				rows = append(rows, row)
+			}
+			if !slices.Contains(sources[row], h.Source) {
+				sources[row] = append(sources[row], h.Source)
+			}
+			for id, names := range h.Missing {
+				for _, name := range names {
+					missing[fmt.Sprintf("%s needs %s, which did not bind in %s", id, name, h.Source)] = true
+				}
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.line("")
+	p.line(fmt.Sprintf("  hooks %8s %8s %8s  %s", "asked", "bound", "fired", "in"))
+	shown := min(len(rows), maxLines)
+	for _, row := range rows[:shown] {
+		p.line("        " + row + "  " + Clean(strings.Join(sources[row], ", ")))
+	}
+	if more := len(rows) - shown; more > 0 {
+		p.line(fmt.Sprintf("  and %s more", count(more, "row")))
+	}
+	p.list("hooks that are missing", limit(slices.Sorted(maps.Keys(missing)), maxLines))
+}
