@@ -71,6 +71,10 @@ def _transfers(h: Hooks) -> list[Hook]:
         Hook(MOONCAKE + "MooncakeKVManager.send_kvcache", ACCESS, around=h.send_kv),
         Hook(MOONCAKE + "MooncakeKVManager.send_kvcache_slice", ACCESS, around=h.send_kv),
         Hook(MOONCAKE + "MooncakeKVManager.send_aux", ACCESS, around=h.send_aux),
+        Hook(NIXL + "NixlKVManager.send_kvcache", around=h.post_kv, optional=True, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager.send_kvcache_slice", around=h.post_kv, optional=True, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager.send_aux", around=h.post_aux, optional=True, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager._await_handles", after=h.settled, optional=True, since=(0, 5, 19)),
         Hook(D + "decode:DecodeTransferQueue._commit_transfer_to_req", ("REQ-1",), around=h.committed),
     ]
 

@@ -301,6 +301,40 @@ class Hooks:
             function.guard(lambda: r.ask("w.done", plan["pool"], plan["room"], plan["target"], plan["peer"], plan["write"]))
             function.guard(lambda: self._carried(plan, ok))
 
+    def post_kv(self, function: Any, manager: Any, session: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        """NIXL's send_kvcache(peer, source, pointers, target, …) and send_kvcache_slice(peer,
+        source, target): the write is posted; it is over when its handles have settled."""
+        target = args[1] if len(args) > 1 else args[0]
+        plan = function.guard(lambda: self._transfer(str(session), "kv", ints(source), ints(target)))
+        return self._post(function, plan, manager, session, source, *args, **kwargs)
+
+    def post_aux(self, function: Any, manager: Any, session: Any, index: Any, pointers: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        plan = function.guard(lambda: self._transfer(str(session), "aux", [int(index)], [int(target)]))
+        return self._post(function, plan, manager, session, index, pointers, target, *args, **kwargs)
+
+    def _post(self, function: Any, plan: dict[str, Any] | None, *args: Any, **kwargs: Any) -> Any:
+        if plan is None:
+            return function(*args, **kwargs)
+        r = self.r
+        answer = function.guard(lambda: r.ask("w", plan["pool"], plan["room"], plan["target"], plan["peer"], plan["write"]), 0)
+        if r.fails(answer):
+            function.guard(lambda: self._carried(plan, False))
+            raise RuntimeError("the harness's plan lets this transfer fail")
+        if plan["pool"] == "kv":
+            function.guard(lambda: self._source_digests(plan))
+        result = function(*args, **kwargs)
+        r.local.posted = [*r.local.posted, plan]
+        return result
+
+    def settled(self, result: Any, manager: Any, *args: Any, **kwargs: Any) -> None:
+        """_await_handles(): every handle has settled, or the wait was given up."""
+        done, failed = result if isinstance(result, tuple) else (bool(result), False)
+        plans, self.r.local.posted = self.r.local.posted, []
+        if done:
+            for plan in plans:
+                self.r.ask("w.done", plan["pool"], plan["room"], plan["target"], plan["peer"], plan["write"])
+                self._carried(plan, not failed)
+
     def _source_digests(self, plan: dict[str, Any]) -> None:
         part = getattr(getattr(self.r.local.chunk, "index_slice", None), "start", 0) or 0
         if self.r.config.prefill_ranks == self.r.config.decode_ranks:

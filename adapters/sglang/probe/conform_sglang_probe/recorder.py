@@ -42,6 +42,7 @@ class Local(threading.local):
     reqs: list[Any] | None = None
     why: str = ""
     by: str = ""
+    posted: tuple[Any, ...] | list[Any] = ()  # transfers that have not settled
 
 
 class Recorder:
