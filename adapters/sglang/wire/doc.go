@@ -1,0 +1,2 @@
+// Package wire stands between SGLang's prefill and decode workers.
+package wire
