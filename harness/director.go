@@ -201,6 +201,15 @@ func (d *director) await(ctx context.Context, f func(*spec.Event) bool) (spec.Ev
 	return d.log.await(ctx, f)
 }
 
+// heard reports whether such an event has come so far, and gives the first.
+func (d *director) heard(f func(*spec.Event) bool) (bool, spec.Event) {
+	events, _, _ := d.log.since(0)
+	if i := slices.IndexFunc(events, func(e spec.Event) bool { return f(&e) }); i >= 0 {
+		return true, events[i]
+	}
+	return false, spec.Event{}
+}
+
 // fired waits until a rule of the plan has acted so many times, and gives its event
 // (of a hold: that it began).
 func (d *director) fired(ctx context.Context, rule string, times int) (spec.Event, error) {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (cfg *Config) resolveEngine(ctx context.Context, info adapters.Info) (engin
 			return e, &UsageError{What: fmt.Sprintf("there is no folder %s", cfg.Model), Where: "--model", Expected: "the folder of a model"}
 		}
 	}
-	store, err := engines.Open(os.Getenv)
+	shelf, err := cfg.kit.engines()
 	if err != nil {
 		return e, err
 	}
@@ -60,19 +61,14 @@ func (cfg *Config) resolveEngine(ctx context.Context, info adapters.Info) (engin
 		}
 	}
 	if version == "" {
-		version = newest(ctx, store, e)
+		version = newest(ctx, shelf, e)
 	}
 	e.version = version
-	env, err := store.Find(ctx, e.spec(), e.device)
-	var unknown *engines.UnknownError
-	if errors.As(err, &unknown) {
-		return e, unknownEngine(e, unknown.Known)
+	e.digest, err = shelf.find(ctx, e.spec(), e.device)
+	if _, unknown := errors.AsType[*engines.UnknownError](err); unknown {
+		return e, unknownEngine(e, shelf.versions(e.name, e.device))
 	}
-	if err != nil {
-		return e, err
-	}
-	e.digest = env.Digest
-	return e, nil
+	return e, err
 }
 
 // noEngine refuses the options that only an engine has.
@@ -89,38 +85,27 @@ func (cfg *Config) noEngine(info adapters.Info) error {
 }
 
 // unknownEngine is the mistake of a version that no lock is for.
-func unknownEngine(e engine, known []string) error {
-	var versions []string
-	for _, spec := range known {
-		if name, version, _ := strings.Cut(spec, "@"); name == e.name {
-			versions = append(versions, version)
-		}
-	}
+func unknownEngine(e engine, versions []string) error {
 	u := &UsageError{
 		What: fmt.Sprintf("unknown version %q of %s on %s%s", e.version, e.name, e.device, near(e.version, versions)), Where: "--engine",
-		Expected: "a version that has a lock file", Try: "run 'conform engine list'",
+		Expected: "one of " + strings.Join(versions, ", "), Try: "run 'conform engine list'",
 	}
-	if len(versions) > 0 {
-		u.Expected = "one of " + strings.Join(versions, ", ")
+	if len(versions) == 0 {
+		u.Expected = "a version that has a lock file, and there is none"
 	}
 	return u
 }
 
 // newest is the newest version that is installed, else the newest that could be;
 // "" if there is none.
-func newest(ctx context.Context, store *engines.Store, e engine) string {
+func newest(ctx context.Context, shelf shelf, e engine) string {
 	known, installed := "", ""
-	for _, r := range store.Catalog.Recipes() { // the oldest first
-		if r.Engine.Name != e.name || r.Device() != e.device {
-			continue
-		}
-		known = r.Engine.Version
-		if _, err := store.Find(ctx, r.Spec(), e.device); err == nil {
-			installed = known
+	for _, v := range shelf.versions(e.name, e.device) {
+		known = v
+		e.version = v
+		if _, err := shelf.find(ctx, e.spec(), e.device); err == nil {
+			installed = v
 		}
 	}
-	if installed != "" {
-		return installed
-	}
-	return known
+	return cmp.Or(installed, known)
 }

@@ -1,7 +1,11 @@
 package harness
 
 import (
+	"context"
+	"os"
+
 	"conform/adapters"
+	"conform/adapters/engines"
 	"conform/adapters/reference"
 )
 
@@ -9,6 +13,42 @@ import (
 type kit struct {
 	adapters  []adapters.Adapter
 	scenarios []Scenario
+	engines   func() (shelf, error)
+}
+
+// shelf is where engine builds are kept.
+type shelf interface {
+	// versions are those that are installed or can be, the oldest first.
+	versions(name, device string) []string
+	// find gives the digest of an installed build's packages. The error is a
+	// *engines.NotInstalledError or a *engines.UnknownError.
+	find(ctx context.Context, spec, device string) (digest string, err error)
+}
+
+// store is the user's shelf.
+type store struct{ *engines.Store }
+
+func openStore() (shelf, error) {
+	s, err := engines.Open(os.Getenv)
+	return store{s}, err
+}
+
+func (s store) versions(name, device string) []string {
+	var all []string
+	for _, r := range s.Catalog.Recipes() {
+		if r.Engine.Name == name && r.Device() == device {
+			all = append(all, r.Engine.Version)
+		}
+	}
+	return all
+}
+
+func (s store) find(ctx context.Context, spec, device string) (string, error) {
+	e, err := s.Find(ctx, spec, device)
+	if err != nil {
+		return "", err
+	}
+	return e.Digest, nil
 }
 
 // builtin is what ships. The first adapter is the default. The adapters are made
@@ -17,6 +57,7 @@ func builtin() *kit {
 	return &kit{
 		adapters:  []adapters.Adapter{reference.Adapter{}},
 		scenarios: Scenarios(),
+		engines:   openStore,
 	}
 }
 
