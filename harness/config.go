@@ -50,10 +50,10 @@ type Config struct {
 // Progress is one step of a run.
 type Progress struct {
 	Done, Total int
-	Scenario    string
+	Scenario    string // "" for a step of the whole run
 	Mode        string
 	Seed        uint64
-	Phase       string // taking reference answers, starting, running, settling, judging
+	Phase       string // opening, taking reference answers, starting, running, settling, judging
 	Verdict     spec.Verdict
 	Finished    bool // this scenario has ended, with Verdict
 }

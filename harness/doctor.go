@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"conform/adapters/engines"
 	"conform/traces"
 )
 
@@ -27,7 +28,9 @@ type Check struct {
 func Doctor(ctx context.Context) []Check {
 	return []Check{
 		checkCores(), checkExecutable(), checkLoopback(ctx), checkClock(), checkFolder(),
-		checkTool("docker", "image-based stacks"), checkTool("python3", "engine probes"), checkTool("spin", "the Promela model"),
+		checkEngines(),
+		checkTool("docker", "needed by later versions for image-based stacks"), checkTool("python3", "needed to install real engines"),
+		checkTool("spin", "needed by later versions for the Promela model"),
 	}
 }
 
@@ -91,8 +94,45 @@ func checkFolder() Check {
 	return c
 }
 
-func checkTool(name, use string) Check {
-	c := Check{Name: name, Optional: "needed by later versions for " + use, Try: "install " + name}
+// checkEngines tells which builds of real engines are installed. Those that do not
+// work any more are named too.
+func checkEngines() Check {
+	c := Check{
+		Name: "engines", Optional: "needed to drive a real engine: conform engine list shows which can be installed",
+		Try: "conform engine install",
+	}
+	shelf, err := engines.Open(os.Getenv)
+	if err != nil {
+		c.Found = err.Error()
+		return c
+	}
+	all, err := shelf.List()
+	if err != nil {
+		c.Found = err.Error()
+		return c
+	}
+	var ready, broken []string
+	for _, l := range all {
+		switch name := l.Spec + " (" + l.Device + ")"; l.State {
+		case engines.Installed:
+			ready = append(ready, name)
+		case engines.Broken, engines.Partial, engines.Outdated:
+			broken = append(broken, name+" "+l.State)
+		}
+	}
+	c.OK, c.Found = len(ready) > 0, "none is installed"
+	if c.OK {
+		c.Found = strings.Join(ready, ", ")
+	}
+	if len(broken) > 0 {
+		c.Found += "; " + strings.Join(broken, ", ")
+	}
+	return c
+}
+
+// checkTool looks for a program that a run does without.
+func checkTool(name, optional string) Check {
+	c := Check{Name: name, Optional: optional, Try: "install " + name}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		c.Found = "not found"

@@ -34,7 +34,7 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 	if err := cfg.makeOut(start); err != nil {
 		return nil, err
 	}
-	results, err := cfg.opened(ctx, func() []ScenarioResult {
+	results, err := cfg.opened(ctx, len(cells), func() []ScenarioResult {
 		r := &runner{cfg: cfg, adapter: cfg.adapter, total: len(cells)}
 		return r.all(ctx, cells)
 	})
@@ -53,13 +53,13 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 }
 
 // opened runs f while what the stacks of this run share is there.
-func (cfg *Config) opened(ctx context.Context, f func() []ScenarioResult) ([]ScenarioResult, error) {
+func (cfg *Config) opened(ctx context.Context, cells int, f func() []ScenarioResult) ([]ScenarioResult, error) {
 	o, ok := cfg.adapter.(adapters.Opener)
 	if !ok {
 		return f(), nil
 	}
 	if cfg.Progress != nil {
-		cfg.Progress(Progress{Phase: "opening " + cfg.engine.spec()})
+		cfg.Progress(Progress{Total: cells, Phase: "opening " + cfg.engine.spec()})
 	}
 	openCtx, cancel := context.WithTimeout(ctx, cfg.adapter.Pace().Start)
 	defer cancel()

@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -286,6 +288,35 @@ func TestDocsLinks(t *testing.T) {
 			require.FileExists(t, filepath.Join(filepath.Dir(page), target), "%s", page)
 		}
 	}
+}
+
+// Each flag that the documentation names is a flag of some command.
+func TestDocsFlags(t *testing.T) {
+	known := map[string]bool{}
+	for _, cmd := range everyCommand((&app{}).root()) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		cmd.InitDefaultHelpFlag()
+	}
+	known["help"] = true
+	require.True(t, known["connector"])
+	flags := regexp.MustCompile("(?:[ `(]|^)--([a-z][a-z-]*)")
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	seen := 0
+	for _, page := range append(pages, "../../README.md", "../../docs/engines/README.md") {
+		b, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(b)) {
+			if !strings.Contains(line, "conform ") && !strings.Contains(line, "`--") {
+				continue // of another program
+			}
+			for _, m := range flags.FindAllStringSubmatch(line, -1) {
+				seen++
+				require.True(t, known[m[1]], "%s names --%s, which no command has", page, m[1])
+			}
+		}
+	}
+	require.Greater(t, seen, 20)
 }
 
 // The plans of the documentation are plans.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"conform/faults"
 	"conform/harness"
@@ -45,7 +46,42 @@ func pages() map[string][]byte {
 		"defects.md":   defectsPage(),
 		"faults.md":    faultsPage(),
 		"events.md":    eventsPage(),
+		"commands.md":  commandsPage(),
 	}
+}
+
+// commandsPage is every command with its flags, from the command line itself.
+func commandsPage() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Commands\n\n" + generated)
+	b.WriteString("What `conform --help` and `conform COMMAND --help` say, in one place.\n")
+	for _, cmd := range everyCommand((&app{}).root()) {
+		if !cmd.HasParent() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", cmd.CommandPath(), cmd.Short)
+		if !cmd.HasAvailableLocalFlags() {
+			continue
+		}
+		b.WriteString("\n| flag | what it is |\n|---|---|\n")
+		cmd.LocalFlags().VisitAll(func(fl *pflag.Flag) {
+			if fl.Name != "help" {
+				fmt.Fprintf(&b, "| `--%s` | %s |\n", fl.Name, fl.Usage)
+			}
+		})
+	}
+	return b.Bytes()
+}
+
+// everyCommand lists a command and all that is below it, without the hidden ones.
+func everyCommand(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			all = append(all, everyCommand(sub)...)
+		}
+	}
+	return all
 }
 
 // eventsPage is the table of the trace format: every kind and its fields.

@@ -35,7 +35,9 @@ func (p *Progress) Update(s harness.Progress) {
 	if s.Mode != "" {
 		line += " " + s.Mode
 	}
-	line += fmt.Sprintf(" seed %d: ", s.Seed)
+	if s.Scenario != "" { // else it is about the whole run
+		line += fmt.Sprintf(" seed %d: ", s.Seed)
+	}
 	if s.Finished {
 		line += s.Verdict.String()
 	} else {

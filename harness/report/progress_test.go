@@ -40,6 +40,13 @@ func TestProgressOfATerminal(t *testing.T) {
 		"\r[2/2] x seed 0: y\x1b[K\r\x1b[K", b.String())
 }
 
+func TestProgressOfTheWholeRun(t *testing.T) {
+	var b bytes.Buffer
+	p := NewProgress(&b, true, 0)
+	p.Update(harness.Progress{Total: 2, Phase: "opening sglang@0.5.23"})
+	require.Equal(t, "\r[0/2] opening sglang@0.5.23\x1b[K", b.String())
+}
+
 func TestProgressFitsTheTerminal(t *testing.T) {
 	for _, columns := range []int{1, 2, 10, 20} {
 		var b bytes.Buffer

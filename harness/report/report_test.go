@@ -321,3 +321,59 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "2 accesses", count(2, "access"))
 	require.Equal(t, "0 runs", count(0, "run"))
 }
+
+// engineRun is a run of a real engine: two scenarios that agree in all but one row.
+func engineRun() *harness.RunResult {
+	hooks := []harness.HookReport{
+		{Source: "prefill-0", Asked: 80, Bound: 80, Fired: 41},
+		{Source: "decode-0", Asked: 80, Bound: 79, Fired: 39, Missing: map[spec.RuleID][]string{spec.REQ1: {"scheduler.reject\x1b", "b"}}},
+		{Source: "decode-0.r1", Asked: 80, Bound: 80, Fired: 41},
+		{Source: "prefill-1", Asked: 2, Bound: 2, Fired: -1},
+	}
+	capacity := []harness.Capacity{
+		{Stage: "prefill", Configured: 2048, Processable: 256, Unit: "token", Why: "the pool"},
+		{Stage: "decode", Configured: 2048, Processable: 1008, Unit: "token", Why: "the pool, without the reserve"},
+	}
+	other := append([]harness.Capacity{{Stage: "decode", Processable: 8, Unit: "request", Why: "--max-running-requests"}}, capacity[0])
+	scenarios := []harness.ScenarioResult{
+		{
+			ID: "baseline", Mode: "mooncake", Seed: 1, Verdict: spec.Inconclusive, Rules: with(rules(9), spec.REQ1, spec.Inconclusive),
+			Stats: stats(), Trace: "runs/2/baseline.mooncake.1", Capacity: capacity, Hooks: hooks,
+			Signals: []check.SignalResult{{Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 3}},
+		},
+		{
+			ID: "ack-lost", Mode: "mooncake", Seed: 1, Verdict: spec.Pass, Rules: rules(9), Stats: stats(),
+			Trace: "runs/2/ack-lost.mooncake.1", Capacity: other, Hooks: hooks,
+			Signals: []check.SignalResult{
+				{Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 2},
+				{Signal: "ABORT_ACK/2", Claims: spec.ClaimsReceived, Seen: 4},
+			},
+		},
+	}
+	return &harness.RunResult{
+		Verdict: spec.Inconclusive, Adapter: "sglang", Engine: "sglang@0.5.23", Device: "cpu", Dir: "runs/2",
+		Rules: sum(scenarios), Scenarios: scenarios, Seconds: 61,
+	}
+}
+
+func TestTextOfAnEngine(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, Text(&b, engineRun(), Options{}))
+	golden(t, "engine.txt", b.Bytes())
+}
+
+func TestJSONOfAnEngine(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, JSON(&b, engineRun()))
+	var got struct {
+		Engine, Device string
+		Scenarios      []struct {
+			Capacity []harness.Capacity
+			Hooks    []harness.HookReport
+		}
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+	require.Equal(t, "sglang@0.5.23", got.Engine)
+	require.Equal(t, engineRun().Scenarios[0].Capacity, got.Scenarios[0].Capacity)
+	require.Equal(t, engineRun().Scenarios[0].Hooks, got.Scenarios[0].Hooks)
+}

@@ -122,8 +122,10 @@ func traceHeadline(r *check.Result) string {
 // runScope says in two or three lines what the verdict is about, and no more.
 func runScope(p *page, r *harness.RunResult) {
 	stack := r.Adapter
-	if r.Engine != "" {
-		stack += " driving " + r.Engine
+	if strings.HasPrefix(r.Engine, r.Adapter+"@") {
+		stack = r.Engine
+	} else if r.Engine != "" {
+		stack += " " + r.Engine
 	}
 	if r.Device != "" {
 		stack += " on " + r.Device
