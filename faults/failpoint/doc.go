@@ -23,7 +23,7 @@
 // A worker that the harness ends with a signal cannot end its recording in good
 // order. So one that says in its hello that it can is told to, once nothing is in
 // flight: [Server.Seal] sends it S, it records its last line, records nothing more,
-// and answers D.
+// and answers D. Before that, [Server.Loads] asks it with I what it has in flight.
 //
 // The harness may die. A worker then runs on as if there were no plan.
 //
@@ -32,5 +32,6 @@
 // Lines over TCP, loopback only, at most 1 MiB each. The first line of each side
 // is a JSON object (hello). Then one letter and what belongs to it: from the
 // worker, Q question, C cancel, P passed, T tapped line, L number of lost lines, D
-// its recording has ended; from the harness, A answer, S end your recording.
+// its recording has ended, I what it has in flight; from the harness, A answer, S
+// end your recording, I what have you in flight.
 package failpoint

@@ -416,3 +416,39 @@ func (noProcesses) Pause(context.Context, string) error   { return nil }
 func (noProcesses) Resume(context.Context, string) error  { return nil }
 func (noProcesses) Kill(context.Context, string) error    { return nil }
 func (noProcesses) Restart(context.Context, string) error { return nil }
+
+// A worker that can seal says what it has in flight; one that does not answer, and
+// one that is gone, are told apart.
+func TestLoads(t *testing.T) {
+	r := newRig(t, "rules: [{name: d, when: {access: w}, do: drop}]")
+	loads, err := r.server.Loads(r.ctx)
+	require.NoError(t, err)
+	require.Empty(t, loads, "nobody can say")
+	conn, from, _ := rawWorker(t, r.server.Addr(), `{"protocol":"conform-failpoint/1","worker":"decode-0","seals":true}`)
+	require.Eventually(t, func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return len(r.server.sessions) == 2
+	}, 20*time.Second, time.Millisecond)
+	got := make(chan error, 1)
+	go func() {
+		loads, err = r.server.Loads(r.ctx)
+		got <- err
+	}()
+	said, err := from.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "I\n", said)
+	_, err = fmt.Fprint(conn, `I{"leased":3,"open":1}`+"\n")
+	require.NoError(t, err)
+	require.NoError(t, <-got)
+	require.Equal(t, map[string]Load{"decode-0": {Leased: 3, Open: 1}}, loads)
+
+	ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond) // it does not answer
+	defer cancel()
+	_, err = r.server.Loads(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "decode-0")
+	_, err = fmt.Fprint(conn, "Inonsense\n")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return r.server.Malformed() == 1 }, 20*time.Second, time.Millisecond)
+}

@@ -148,6 +148,9 @@ type session struct {
 	sealed   chan struct{} // closed when the worker has ended its recording, or is gone
 	sealOnce sync.Once
 
+	asking sync.Mutex
+	loads  chan Load // the answer to I
+
 	write sync.Mutex
 
 	mu   sync.Mutex
@@ -156,7 +159,7 @@ type session struct {
 
 func (s *Server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	w := &session{s: s, conn: conn, ctx: ctx, sealed: make(chan struct{}), open: map[uint64]context.CancelFunc{}}
+	w := &session{s: s, conn: conn, ctx: ctx, sealed: make(chan struct{}), loads: make(chan Load, 1), open: map[uint64]context.CancelFunc{}}
 	if err := w.run(); err != nil && s.ctx.Err() == nil {
 		s.malformed.Add(1)
 	}
@@ -236,6 +239,8 @@ func (w *session) line(letter byte, body []byte) error {
 	case 'D':
 		w.seal()
 		return nil
+	case 'I':
+		return w.loaded(body)
 	case 'L':
 		n, err := strconv.ParseInt(string(body), 10, 64)
 		if err != nil || n < 0 {
@@ -266,7 +271,7 @@ func (w *session) line(letter byte, body []byte) error {
 		w.s.engine.Passed(p)
 		return nil
 	}
-	return fmt.Errorf("failpoint: found a line %q, expected Q, C, P, T, L or D", letter)
+	return fmt.Errorf("failpoint: found a line %q, expected Q, C, P, T, L, D or I", letter)
 }
 
 // ask decides in the order of the lines, and answers when the waiting is over.

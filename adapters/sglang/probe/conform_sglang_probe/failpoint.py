@@ -22,9 +22,10 @@ FORWARD, DROP, DUPLICATE, FAIL = 0, 1, 2, 3
 class Failpoint:
     """A connection to the harness. ask() blocks its caller as long as a fault says."""
 
-    def __init__(self, address: str, worker: str, on_seal: Callable[[], None]) -> None:
+    def __init__(self, address: str, worker: str, on_seal: Callable[[], None], load: Callable[[], dict[str, int]]) -> None:
         self._worker = worker
         self._on_seal = on_seal
+        self._load = load
         self._open: dict[int, tuple[threading.Event, list[int]]] = {}
         self._next = 0
         self._lock = threading.Lock()
@@ -92,6 +93,8 @@ class Failpoint:
                 if line[:1] == b"S":
                     self._on_seal()
                     self._put(b"D\n")
+                elif line[:1] == b"I":
+                    self._put(b"I" + json.dumps(self._load()).encode() + b"\n")
                 elif line[:1] == b"A":
                     self._answered(json.loads(line[1:]))
         except (OSError, ValueError):

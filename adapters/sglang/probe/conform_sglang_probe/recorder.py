@@ -72,7 +72,7 @@ class Recorder:
         self._capacity()
         self._meet()
         if config.failpoint:
-            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal)
+            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
 
     def _open(self, hooks: dict[str, Any]) -> None:
         c = self.config
@@ -321,6 +321,14 @@ class Recorder:
             events.append(("digest", f'"side":"{side}","part":{first + i},"sum":"{self.content.digest(int(page))}","pool":"kv","blocks":[{int(page)}]{owner}'))
         if events:
             self.spool.record_all(events)
+
+    def load(self) -> dict[str, int]:
+        """What is in flight: blocks that a request holds, accesses that are open."""
+        leased = 0
+        for pool in self.pools.values():
+            for held in list(pool.holders.values()):
+                leased += any(owner.req for owner in list(held.values()))
+        return {"leased": leased, "open": self.spool.open}
 
     def seal(self) -> None:
         """End the source, and leave what the hooks did beside it."""

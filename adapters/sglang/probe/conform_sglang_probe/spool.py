@@ -57,6 +57,7 @@ class Spool:
         self._sealed = False
         self._threads: dict[int, str] = {}
         self._next_sig = 0
+        self.open = 0  # accesses that have begun and not ended
         self._tap = tap
 
     def thread(self) -> str:
@@ -114,6 +115,8 @@ class Spool:
             return
         self._seq, self._lost = seq, 0
         self._sum.update(data)
+        for kind, _ in events:
+            self.open += (kind == "begin") - (kind == "end")
         if self._tap is not None:
             for (kind, _), line in zip(events, lines):
                 self._tap(kind, line.encode())
