@@ -432,6 +432,7 @@ func TestLoads(t *testing.T) {
 	}, 20*time.Second, time.Millisecond)
 	got := make(chan error, 1)
 	go func() {
+		var err error
 		loads, err = r.server.Loads(r.ctx)
 		got <- err
 	}()
