@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,7 @@ type lab struct {
 	load   *clients
 	heard  *hearing // of a play; nil without one
 	reqs   []request
+	idle   []string // workers with pools that ran to the end
 	man    traces.Manifest
 
 	mu       sync.Mutex
@@ -248,13 +250,12 @@ func (l *lab) settle(ctx context.Context) {
 		}
 		return
 	}
-	var workers []string
 	for _, w := range l.stack.Workers() {
 		if w.Pools {
-			workers = append(workers, w.ID)
+			l.idle = append(l.idle, w.ID)
 		}
 	}
-	l.own.record(spec.Event{K: spec.KindIdle, Workers: workers})
+	l.own.record(spec.Event{K: spec.KindIdle, Workers: l.idle})
 }
 
 // pollEvery is how often the stack is asked.
@@ -292,23 +293,12 @@ func (l *lab) exited(e adapters.Exit) {
 // close ends the stack in good order and everything round it, whatever happened
 // before, and seals what was recorded.
 func (l *lab) close(ctx context.Context) {
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Stop)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	if l.engine != nil {
 		l.engine.Close()
 	}
-	if l.fail != nil && l.stack != nil {
-		if err := l.fail.Seal(stopCtx); err != nil {
-			l.fault(err)
-		}
-	}
 	if l.stack != nil {
-		if s, ok := l.stack.(adapters.Served); ok {
-			l.served = s.Served()
-		}
-		if err := l.stack.Stop(stopCtx); err != nil {
-			l.fault(fmt.Errorf("%w to stop: %w", errStack, err))
-		}
+		l.stop(ctx)
 	}
 	if l.fail != nil {
 		_ = l.fail.Close() // the listener's; nothing is lost with it
@@ -327,6 +317,25 @@ func (l *lab) close(ctx context.Context) {
 	l.man.Files = files
 	if err = errors.Join(err, traces.WriteManifest(l.dir, l.man)); err != nil {
 		l.fault(err)
+	}
+}
+
+// stop ends the recordings that can be ended, then the stack.
+func (l *lab) stop(ctx context.Context) {
+	if l.fail != nil {
+		sealCtx, cancel := context.WithTimeout(ctx, l.pace.Stop)
+		if err := l.fail.Seal(sealCtx); err != nil {
+			l.fault(err)
+		}
+		cancel()
+	}
+	if s, ok := l.stack.(adapters.Served); ok {
+		l.served = s.Served()
+	}
+	stopCtx, cancel := context.WithTimeout(ctx, l.pace.Stop)
+	defer cancel()
+	if err := l.stack.Stop(stopCtx); err != nil {
+		l.fault(fmt.Errorf("%w to stop: %w", errStack, err))
 	}
 }
 
@@ -386,21 +395,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 
 // reached looks whether the scenario did what it exists for.
 func (l *lab) reached(r *recorded, res *ScenarioResult) {
-	var missing []string
-	l.mu.Lock()
-	load, unforced := l.load, l.unforced
-	l.mu.Unlock()
-	if unforced != nil {
-		missing = append(missing, "the order could not be forced: "+oneLine(unforced))
-	}
-	if load != nil {
-		if why := load.unserved(); why != "" && l.c.shape.play == nil {
-			missing = append(missing, why)
-		}
-		if why := load.unknown(); why != "" {
-			missing = append(missing, why)
-		}
-	}
+	missing := append(l.unserved(), l.unrecorded(r)...)
 	adapter := l.r.adapter.Info().Name
 	for _, name := range l.c.scenario.BranchesOf(adapter, l.c.mode) {
 		b := Branch{Name: name, Reached: l.c.scenario.reached(adapter, name)(r)}
@@ -417,9 +412,50 @@ func (l *lab) reached(r *recorded, res *ScenarioResult) {
 			}
 		}
 	}
+	if len(missing) > 0 {
+		res.Why = strings.Join(missing, "; ")
+		res.Verdict = max(res.Verdict, spec.Inconclusive)
+	}
+	slices.SortStableFunc(res.Faults, func(a, b FaultCount) int { return strings.Compare(a.Rule, b.Rule) })
+}
+
+// unserved says what the clients or the play could not do.
+func (l *lab) unserved() (missing []string) {
+	l.mu.Lock()
+	load, unforced := l.load, l.unforced
+	l.mu.Unlock()
+	if unforced != nil {
+		missing = append(missing, "the order could not be forced: "+oneLine(unforced))
+	}
+	if load == nil {
+		return missing
+	}
+	if why := load.unserved(); why != "" && l.c.shape.play == nil {
+		missing = append(missing, why)
+	}
+	if why := load.unknown(); why != "" {
+		missing = append(missing, why)
+	}
+	return missing
+}
+
+// unrecorded says what is known to be missing in the trace, or was not heard while
+// it was written.
+func (l *lab) unrecorded(r *recorded) (missing []string) {
+	for _, w := range l.idle {
+		if !slices.Contains(slices.Collect(maps.Values(r.worker)), w) {
+			missing = append(missing, "worker "+w+" recorded nothing")
+		}
+	}
+	if why := failedHooks(l.hooks); why != "" {
+		missing = append(missing, why)
+	}
 	if l.fail != nil {
 		if n := l.fail.Lost(); n > 0 {
 			missing = append(missing, fmt.Sprintf("%d recorded events that the fault engine did not hear of", n))
+		}
+		if n := l.fail.Malformed(); n > 0 {
+			missing = append(missing, fmt.Sprintf("%d lines of workers that the fault engine could not read", n))
 		}
 	}
 	if l.stack != nil {
@@ -427,11 +463,7 @@ func (l *lab) reached(r *recorded, res *ScenarioResult) {
 			missing = append(missing, fmt.Sprintf("%d messages that the proxies could not decode", n))
 		}
 	}
-	if len(missing) > 0 {
-		res.Why = strings.Join(missing, "; ")
-		res.Verdict = max(res.Verdict, spec.Inconclusive)
-	}
-	slices.SortStableFunc(res.Faults, func(a, b FaultCount) int { return strings.Compare(a.Rule, b.Rule) })
+	return missing
 }
 
 // The process faults go to the stack once there is one.

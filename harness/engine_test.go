@@ -111,6 +111,15 @@ func TestAnswersWithoutAReferenceAreInconclusive(t *testing.T) {
 	}
 }
 
+// A worker whose probe did not come up has recorded nothing: no pass.
+func TestWorkerThatRecordsNothing(t *testing.T) {
+	f := &fakeEngine{more: []adapters.Worker{{ID: "prefill-0", Role: spec.RolePrefill, Pools: true}}}
+	res, err := Run(t.Context(), Config{kit: fakeKit(f, fakeWorkload()), Modes: []string{"tcp"}, OutDir: filepath.Join(t.TempDir(), "run")})
+	require.NoError(t, err)
+	require.Equal(t, spec.Inconclusive, res.Verdict)
+	require.Contains(t, res.Scenarios[0].Why, "worker prefill-0 recorded nothing")
+}
+
 func TestEngineThatDoesNotOpenIsClosed(t *testing.T) {
 	f := &fakeEngine{openErr: errors.New("no memory")}
 	_, err := Run(t.Context(), Config{kit: fakeKit(f, fakeWorkload()), OutDir: filepath.Join(t.TempDir(), "run")})

@@ -45,6 +45,7 @@ type fakeEngine struct {
 	hooks    string // of its source line
 	forgets  bool   // it takes no reference answers
 	openErr  error
+	more     []adapters.Worker // that run and record nothing
 	mu       sync.Mutex
 	opened   []adapters.Config
 	closed   int
@@ -217,7 +218,7 @@ func (s *fakeStack) Reference(prompt []int32, n int) []int32 {
 }
 
 func (s *fakeStack) Workers() []adapters.Worker {
-	return []adapters.Worker{{ID: "decode-0", Role: spec.RoleDecode, Pools: true}}
+	return append([]adapters.Worker{{ID: "decode-0", Role: spec.RoleDecode, Pools: true}}, s.f.more...)
 }
 func (s *fakeStack) Limits() adapters.Limits                    { return s.f.Limits(s.cfg) }
 func (s *fakeStack) Idle(context.Context) (bool, string, error) { return true, "", nil }

@@ -24,6 +24,8 @@ type HookReport struct {
 	Fired int `json:"fired"`
 	// Missing are the hooks that did not bind, by the rule that needs them.
 	Missing map[spec.RuleID][]string `json:"missing,omitempty"`
+	// Errors say what went wrong in a hook while it recorded, by its name.
+	Errors map[string]string `json:"errors,omitempty"`
 }
 
 // hookNote is a line of a source, or of what a stack tells in the end. Fired is a
@@ -33,6 +35,7 @@ type hookNote struct {
 	Bound   int                      `json:"bound"`
 	Missing map[spec.RuleID][]string `json:"missing"`
 	Fired   json.RawMessage          `json:"fired"`
+	Errors  map[string]string        `json:"errors"`
 }
 
 // firings reads the two forms of fired: -1 and nil where it is neither.
@@ -92,6 +95,9 @@ func hear(said map[string]*hookNote, src string, raw []byte) {
 	if more.Fired != nil {
 		n.Fired = more.Fired
 	}
+	if more.Errors != nil {
+		n.Errors = more.Errors
+	}
 	said[src] = n
 }
 
@@ -100,7 +106,7 @@ func hookReports(said map[string]*hookNote) []HookReport {
 	for _, src := range slices.Sorted(maps.Keys(said)) {
 		n := said[src]
 		fired, _ := n.firings()
-		reports = append(reports, HookReport{Source: src, Asked: n.Asked, Bound: n.Bound, Fired: fired, Missing: n.Missing})
+		reports = append(reports, HookReport{Source: src, Asked: n.Asked, Bound: n.Bound, Fired: fired, Missing: n.Missing, Errors: n.Errors})
 	}
 	return reports
 }
@@ -124,6 +130,9 @@ func addServed(reports []HookReport, served map[string]any) []HookReport {
 		}
 		if r.Missing == nil {
 			r.Missing = n.Missing
+		}
+		if r.Errors == nil {
+			r.Errors = n.Errors
 		}
 	}
 	slices.SortFunc(reports, func(a, b HookReport) int { return cmp.Compare(a.Source, b.Source) })
@@ -160,6 +169,25 @@ func manifestHooks(reports []HookReport, served map[string]any) []traces.Manifes
 	hooks := slices.Collect(maps.Values(all))
 	slices.SortFunc(hooks, func(a, b traces.ManifestHook) int { return cmp.Compare(a.Name, b.Name) })
 	return hooks
+}
+
+// failedHooks says which hooks went wrong while they recorded, "" if none did: what
+// they should have recorded is missing.
+func failedHooks(reports []HookReport) string {
+	var failed []string
+	for _, r := range reports {
+		for _, name := range slices.Sorted(maps.Keys(r.Errors)) {
+			failed = append(failed, fmt.Sprintf("%s/%s (%s)", r.Source, name, r.Errors[name]))
+		}
+	}
+	if len(failed) == 0 {
+		return ""
+	}
+	text := "hooks that failed while they recorded: " + strings.Join(failed[:min(len(failed), 3)], ", ")
+	if more := len(failed) - 3; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // HoldToHooks takes back what rests on hooks that did not bind: a rule of which

@@ -34,13 +34,15 @@ func TestHooksOfATrace(t *testing.T) {
 
 func TestServedAddsToWhatSourcesSaid(t *testing.T) {
 	reports := addServed([]HookReport{{Source: "p", Asked: 4, Bound: 4, Fired: -1}}, map[string]any{
-		"p": map[string]any{"fired": 3}, "d": map[string]any{"asked": 2, "bound": 1, "missing": map[string]any{"BLK-1": []string{"x"}}},
+		"p": map[string]any{"fired": 3, "errors": map[string]any{"b": "KeyError", "a": "x"}}, "d": map[string]any{"asked": 2, "bound": 1, "missing": map[string]any{"BLK-1": []string{"x"}}},
 		"odd": make(chan int), "word": "text",
 	})
 	require.Equal(t, []HookReport{
 		{Source: "d", Asked: 2, Bound: 1, Fired: -1, Missing: map[spec.RuleID][]string{spec.BLK1: {"x"}}},
-		{Source: "p", Asked: 4, Bound: 4, Fired: 3},
+		{Source: "p", Asked: 4, Bound: 4, Fired: 3, Errors: map[string]string{"a": "x", "b": "KeyError"}},
 	}, reports)
+	require.Equal(t, "hooks that failed while they recorded: p/a (x), p/b (KeyError)", failedHooks(reports))
+	require.Empty(t, failedHooks(reports[:1]))
 }
 
 // A missing hook takes back a pass and what was not exercised, and nothing else.

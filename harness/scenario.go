@@ -91,8 +91,11 @@ func (s Scenario) reached(adapter, branch string) func(*recorded) bool {
 	return s.reach[branch]
 }
 
-// onReference is the name of the adapter that most shapes are for.
-const onReference = "reference"
+// The adapters that shapes are for.
+const (
+	onReference = "reference"
+	onSGLang    = "sglang"
+)
 
 // Scenarios lists the built-in scenarios, the plain one first.
 func Scenarios() []Scenario {

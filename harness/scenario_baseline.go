@@ -9,11 +9,18 @@ import (
 func baseline() Scenario {
 	return Scenario{
 		ID: "baseline", Title: "Concurrent requests, no faults",
-		Why:      "The ground that all else stands on: many requests at once over small pools, blocks reused within milliseconds, prompts around block boundaries.",
-		Branches: []string{"a block was reused within 10 ms", "a prompt went over in several chunks", "answers were streamed"},
-		shapes: map[string]shape{onReference: {
-			workload: plainWorkload(),
-		}},
+		Why: "The ground that all else stands on: many requests at once over small pools, blocks reused at once, prompts around block boundaries.",
+		shapes: map[string]shape{
+			onReference: {
+				workload: plainWorkload(),
+				branches: []string{"a block was reused within 10 ms", "a prompt went over in several chunks", "answers were streamed"},
+			},
+			onSGLang: {
+				workload: engineWorkload(),
+				branches: []string{"a block was reused"},
+				reach:    map[string]func(*recorded) bool{"a block was reused": reused(time.Hour)},
+			},
+		},
 		reach: map[string]func(*recorded) bool{
 			"a block was reused within 10 ms":      reused(10 * time.Millisecond),
 			"a prompt went over in several chunks": inChunks,

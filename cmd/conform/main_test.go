@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"conform/harness"
 )
 
 // The test binary is the program: testscript calls it by the name conform, and
@@ -27,6 +30,15 @@ func TestScripts(t *testing.T) {
 			"status":  statusCommand,
 			"refuses": refusesCommand,
 			"chomp":   chompCommand,
+		},
+		// [adapter:NAME]: this build has that adapter.
+		Condition: func(cond string) (bool, error) {
+			name, ok := strings.CutPrefix(cond, "adapter:")
+			if !ok {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			_, has := harness.AdapterByName(name)
+			return has, nil
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NO_COLOR", "")
