@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"conform/faults"
+	"conform/faults/failpoint"
 	"conform/spec"
 )
 
@@ -49,6 +50,9 @@ type Config struct {
 	// Failpoint is where the processes ask before an access, and hand over what they
 	// record; "" for none. An engine's adapter always gets one.
 	Failpoint string
+	// Probes is the server behind Failpoint; an engine's adapter asks it what is in
+	// flight.
+	Probes *failpoint.Server
 	// Listen is where clients reach the stack, host:port; "" for any port of the
 	// loopback interface.
 	Listen string

@@ -48,7 +48,8 @@ class _Probe:
         replaced = cpu.apply() if self.config.device == "cpu" else []
         self.state = bind(hooks(Hooks(self.current)), self.config.version, self.active)
         self.state.fired.update({"cpu:" + name: 0 for name in replaced})
-        bind([Hook(_SCHEDULER, around=self._scheduler)], self.config.version, lambda: True)
+        if self.config.role in ("prefill", "decode"):  # a worker for reference answers is not recorded
+            bind([Hook(_SCHEDULER, around=self._scheduler)], self.config.version, lambda: True)
 
     def _scheduler(self, function: Any, scheduler: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(scheduler, *args, **kwargs)

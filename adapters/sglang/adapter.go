@@ -1,0 +1,186 @@
+package sglang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"conform/adapters"
+	"conform/adapters/engines"
+	"conform/adapters/engines/launch"
+	"conform/spec"
+)
+
+// Module is what `python -m` starts.
+const module = "sglang.launch_server"
+
+// preload is what the fork server imports before the first worker.
+var preload = []string{
+	"sglang.launch_server", "sglang.srt.entrypoints.http_server", "sglang.srt.managers.scheduler",
+	"sglang.srt.managers.detokenizer_manager", "sglang.srt.models.llama", "sglang.srt.entrypoints.engine",
+	"sglang.srt.disaggregation.prefill", "sglang.srt.disaggregation.decode", "sglang.srt.disaggregation.mooncake.conn",
+}
+
+// The texts of a log that say how a start went.
+const readyText = "The server is fired up and ready to roll!"
+
+var failedTexts = []string{"Received sigquit from a child process"}
+
+// Adapter drives SGLang. It holds what the stacks of one run share: the fork server
+// and the reference answers. The zero value does not work; see [New].
+type Adapter struct {
+	mu       sync.Mutex
+	launcher launch.Launcher
+	env      *engines.Environment
+	answers  *answers
+	temp     string // a folder for the workers' temporary files
+	probe    string // the folder of the probe
+	model    string
+	modelSum string
+}
+
+var (
+	_ adapters.Adapter   = (*Adapter)(nil)
+	_ adapters.Opener    = (*Adapter)(nil)
+	_ adapters.Baseliner = (*Adapter)(nil)
+)
+
+// New makes an adapter. Nothing is started before Open.
+func New() *Adapter { return &Adapter{} }
+
+// Info says what it is.
+func (*Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: "sglang", Title: "SGLang: published builds, prefill and decode on this machine, over Mooncake or NIXL",
+		Modes: []string{Mooncake, NIXL}, Level: spec.L3, Engine: "sglang",
+	}
+}
+
+// Limits are the effective ones.
+func (*Adapter) Limits(cfg adapters.Config) adapters.Limits { return limitsOf(cfg.Limits) }
+
+// Pace is generous: on a busy machine a first forward pass may take half a minute.
+func (*Adapter) Pace() adapters.Pace {
+	return adapters.Pace{
+		Start: 4 * time.Minute, Work: 4 * time.Minute, Settle: 90 * time.Second, Stop: 20 * time.Second, Answer: 90 * time.Second,
+		Vocab: [2]int32{3, 1002}, PageTokens: pageTokens,
+	}
+}
+
+// plainVariable asks for workers that are started with `python -m`, not forked.
+const plainVariable = "CONFORM_SGLANG_PLAIN"
+
+// Open finds the engine and starts the fork server.
+func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	env, err := engines.Find(ctx, "sglang@"+cfg.Version, cfg.Device)
+	if err != nil {
+		return err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return err
+	}
+	if a.probe, err = unpack(cache); err != nil {
+		return fmt.Errorf("unpack the probe: %w", err)
+	}
+	if a.model, a.modelSum, err = modelOf(cache, cfg.Model); err != nil {
+		return err
+	}
+	if a.temp, err = os.MkdirTemp("", "conform-"); err != nil {
+		return err
+	}
+	a.env = env
+	a.answers = openAnswers(filepath.Join(cache, "answers"), env.Version, a.modelSum)
+	if os.Getenv(plainVariable) != "" {
+		a.launcher = launch.Plain(env, module)
+		return nil
+	}
+	script, err := files.ReadFile("serve/serve.py")
+	if err != nil {
+		return err
+	}
+	forks, err := launch.NewForkServer(ctx, env, launch.ForkOptions{
+		Dir: a.temp, Script: string(script), Module: module, Preload: preload, Env: env.Environ(a.inherited()),
+	})
+	if err != nil {
+		return err
+	}
+	a.launcher = forks
+	return nil
+}
+
+// inherited is this program's environment with the workers' own temporary folder.
+func (a *Adapter) inherited() []string { return append(os.Environ(), "TMPDIR="+a.temp) }
+
+// Close ends the fork server, whatever it started, and the temporary files.
+func (a *Adapter) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	if a.launcher != nil {
+		errs = append(errs, a.launcher.Close())
+		a.launcher = nil
+	}
+	if a.temp != "" {
+		errs = append(errs, os.RemoveAll(a.temp))
+		a.temp = ""
+	}
+	return errors.Join(errs...)
+}
+
+var errNotOpen = errors.New("the adapter is not open")
+
+// Start starts the workers of a topology, each behind its proxies.
+func (a *Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, error) {
+	a.mu.Lock()
+	open := a.launcher != nil
+	a.mu.Unlock()
+	if !open {
+		return nil, errNotOpen
+	}
+	s := newStack(a, cfg)
+	err := s.start(ctx)
+	if err != nil {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return nil, errors.Join(err, s.Stop(stopCtx))
+	}
+	return s, nil
+}
+
+// Describe gives the command line of each worker.
+func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
+	env, err := engines.Find(context.Background(), "sglang@"+cfg.Version, cfg.Device)
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	model := cfg.Model
+	if model == "" {
+		model = filepath.Join(cache, fmt.Sprintf("model-%d", modelSeed))
+	}
+	plain := launch.Plain(env, module)
+	defer plain.Close()
+	var b strings.Builder
+	for i, w := range workers(cfg.Topology) {
+		w.ports = ports{http: 30000 + 10*i, bootstrap: 30001 + 10*i, nccl: 30002 + 10*i} // a run takes ports that are free
+		variable, err := w.probe(cfg, "CLOCK", nil)
+		if err != nil {
+			return "", err
+		}
+		own := append(w.environment(cfg, "TMPDIR"), variable, "PYTHONPATH="+strings.Join(append([]string{"PROBE"}, env.PythonPath...), string(os.PathListSeparator)))
+		own = append(own, env.Env...)
+		b.WriteString(plain.Describe(launch.Spec{Worker: w.id, Argv: w.argv(cfg, model), Env: own}) + "\n")
+	}
+	return b.String(), nil
+}

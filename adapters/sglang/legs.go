@@ -1,0 +1,267 @@
+package sglang
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+// maxAnswer bounds what is read of one answer, in bytes.
+const maxAnswer = 16 << 20
+
+// fakeHost is the bootstrap host of a request that one worker serves alone.
+const fakeHost = "2.2.2.2"
+
+// generateBody is the body of POST /generate, the same for both legs but for the port.
+type generateBody struct {
+	ID       string         `json:"rid"`
+	InputIDs []int32        `json:"input_ids"`
+	Sampling map[string]any `json:"sampling_params"`
+	Stream   bool           `json:"stream,omitempty"`
+	Host     string         `json:"bootstrap_host,omitempty"`
+	Port     int            `json:"bootstrap_port,omitempty"`
+	Room     *uint64        `json:"bootstrap_room,omitempty"`
+}
+
+func greedy(n int) map[string]any {
+	return map[string]any{"temperature": 0, "max_new_tokens": n, "ignore_eos": true}
+}
+
+// roomOf is the room of a request: a number that its id decides, so that a seed
+// gives the same rooms again.
+func roomOf(id string) uint64 {
+	sum := sha256.Sum256([]byte("room of " + id))
+	return binary.LittleEndian.Uint64(sum[:])>>2 | 1
+}
+
+// Generate sends both legs at once and answers with decode's, when both have
+// ended, as SGLang's own small router does.
+func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answer, error) {
+	room, err := s.roomFor(r)
+	if err != nil {
+		return adapters.Answer{}, err
+	}
+	p, d, err := s.pair(r)
+	if err != nil {
+		return adapters.Answer{}, err
+	}
+	p.between.Name(room, r.ID)
+	body := generateBody{ID: r.ID, InputIDs: r.Prompt, Sampling: greedy(r.Output), Stream: r.Stream, Host: "127.0.0.1", Room: &room}
+	var answer adapters.Answer
+	var failure error
+	var legs sync.WaitGroup
+	legs.Go(func() {
+		_, _ = s.leg(ctx, p.http.Addr(), body, p.worker.ports.bootstrap) // what it says, decode must learn by itself
+	})
+	legs.Go(func() {
+		_, port, _ := strings.Cut(p.between.Bootstrap(d.worker.id), ":")
+		n, _ := strconv.Atoi(port)
+		answer, failure = s.leg(ctx, d.http.Addr(), body, n)
+	})
+	legs.Wait()
+	return answer, failure
+}
+
+// roomFor is the room to use, and remembers it as the request's.
+func (s *stack) roomFor(r adapters.Request) (uint64, error) {
+	room := roomOf(r.ID)
+	if r.Handoff != "" {
+		var err error
+		if room, err = strconv.ParseUint(strings.TrimPrefix(r.Handoff, "room-"), 10, 63); err != nil {
+			return 0, fmt.Errorf("request %s is to use handoff %q: expected room-NUMBER: %w", r.ID, r.Handoff, adapters.ErrUnsupported)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rooms[r.ID] = room
+	return room, nil
+}
+
+// pair is the workers of both legs.
+func (s *stack) pair(r adapters.Request) (p, d *member, err error) {
+	prefills, decodes := s.of(spec.RolePrefill), s.of(spec.RoleDecode)
+	if r.Prefill < 0 || r.Prefill >= len(prefills) || r.Decode < 0 || r.Decode >= len(decodes) {
+		return nil, nil, fmt.Errorf("request %s is for prefill %d and decode %d of %d and %d: %w",
+			r.ID, r.Prefill, r.Decode, len(prefills), len(decodes), adapters.ErrUnsupported)
+	}
+	return prefills[r.Prefill], decodes[r.Decode], nil
+}
+
+// leg sends one leg and reads its answer.
+func (s *stack) leg(ctx context.Context, addr string, body generateBody, port int) (adapters.Answer, error) {
+	s.active.Add(1)
+	defer s.active.Add(-1)
+	body.Port = port
+	resp, err := s.post(ctx, addr, "/generate", body)
+	if err != nil {
+		return adapters.Answer{Outcome: spec.OutcomeError}, err
+	}
+	defer resp.Body.Close()
+	answer := adapters.Answer{Status: resp.StatusCode, Outcome: spec.OutcomeError}
+	if body.Stream && resp.StatusCode < 300 {
+		err = readStream(resp.Body, &answer, body)
+	} else {
+		err = readWhole(resp.Body, &answer, body)
+	}
+	return answer, err
+}
+
+// part is an answer, or one piece of a stream of them.
+type part struct {
+	Output []int32 `json:"output_ids"`
+	Meta   struct {
+		Finish *struct {
+			Type   string `json:"type"`
+			Status int    `json:"status_code"`
+		} `json:"finish_reason"`
+	} `json:"meta_info"`
+	Error json.RawMessage `json:"error"`
+}
+
+func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
+	b, err := io.ReadAll(io.LimitReader(r, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("the answer ends in its middle: %w", err)
+	}
+	if a.Status >= 300 {
+		if a.Status == http.StatusBadRequest {
+			a.Outcome = spec.OutcomeRejected
+		}
+		return nil
+	}
+	var p part
+	if err := json.Unmarshal(b, &p); err != nil {
+		return fmt.Errorf("the answer is no JSON: %w", err)
+	}
+	a.Tokens = p.Output
+	conclude(a, p, body)
+	return nil
+}
+
+// readStream reads server-sent events: each holds all tokens so far, or those that
+// are new.
+func readStream(r io.Reader, a *adapters.Answer, body generateBody) error {
+	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
+	lines.Buffer(nil, maxAnswer)
+	var last part
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(bytes.TrimSpace(lines.Bytes()), []byte("data:"))
+		if !ok {
+			continue
+		}
+		data = bytes.TrimSpace(data)
+		if string(data) == "[DONE]" {
+			conclude(a, last, body)
+			return nil
+		}
+		last = part{}
+		if err := json.Unmarshal(data, &last); err != nil {
+			return fmt.Errorf("a piece of the answer is no JSON: %w", err)
+		}
+		if len(last.Output) >= len(a.Tokens) && slices.Equal(last.Output[:len(a.Tokens)], a.Tokens) {
+			a.Tokens = last.Output
+		} else {
+			a.Tokens = append(a.Tokens, last.Output...)
+		}
+	}
+	return errors.Join(errors.New("the answer ends without its last piece"), lines.Err())
+}
+
+// conclude is what a client takes a whole answer for.
+func conclude(a *adapters.Answer, p part, body generateBody) {
+	wanted, _ := body.Sampling["max_new_tokens"].(int)
+	switch finish := p.Meta.Finish; {
+	case len(p.Error) > 0:
+		var e struct {
+			Code int `json:"code"`
+		}
+		_ = json.Unmarshal(p.Error, &e)
+		a.Status = max(e.Code, http.StatusInternalServerError)
+		if e.Code == http.StatusBadRequest {
+			a.Status, a.Outcome = e.Code, spec.OutcomeRejected
+		}
+	case finish == nil:
+	case finish.Type == "abort":
+		a.Outcome = spec.OutcomeCancelled
+		if finish.Status != 0 {
+			a.Status, a.Outcome = finish.Status, spec.OutcomeError
+		}
+	case finish.Type == "length" && len(a.Tokens) < wanted:
+		a.Outcome = spec.OutcomeLength
+	default:
+		a.Outcome = spec.OutcomeOK
+	}
+}
+
+// Abort asks a stage to give a request up. The client's own API is decode's: the
+// stage that answers it.
+func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
+	if at == "" || at == spec.RoleRouter {
+		at = spec.RoleDecode
+	}
+	to := s.of(at)
+	if len(to) == 0 {
+		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
+	}
+	for _, m := range to {
+		resp, err := s.post(ctx, m.http.Addr(), "/abort_request", map[string]any{"rid": id})
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode >= 300 {
+			return fmt.Errorf("abort %s at %s: %s", id, m.id(), resp.Status)
+		}
+	}
+	return nil
+}
+
+// Fill lets one worker serve a request by itself.
+func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) error {
+	m, err := s.find(worker)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.fills++
+	n := s.fills
+	s.mu.Unlock()
+	room := uint64(n)
+	prompt := make([]int32, tokens)
+	for i := range prompt {
+		prompt[i] = 3 + int32((i*31+n*17)%1000)
+	}
+	body := generateBody{ID: fmt.Sprintf("f-%04d", n), InputIDs: prompt, Sampling: greedy(output), Host: fakeHost, Port: 1, Room: &room}
+	answer, err := s.leg(ctx, local(m.worker.ports.http), body, 1)
+	if err == nil && answer.Status >= 300 {
+		err = fmt.Errorf("fill %s with %d tokens: status %d", worker, tokens, answer.Status)
+	}
+	return err
+}
+
+func (s *stack) post(ctx context.Context, addr, path string, body any) (*http.Response, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return s.legs.Do(req)
+}
