@@ -7,6 +7,7 @@ import (
 	"conform/adapters"
 	"conform/adapters/engines"
 	"conform/adapters/reference"
+	"conform/adapters/sglang"
 )
 
 // kit is what a run can choose from. Tests have their own.
@@ -55,7 +56,7 @@ func (s store) find(ctx context.Context, spec, device string) (string, error) {
 // anew for each run: one may keep what its stacks share.
 func builtin() *kit {
 	return &kit{
-		adapters:  []adapters.Adapter{reference.Adapter{}},
+		adapters:  []adapters.Adapter{reference.Adapter{}, sglang.New()},
 		scenarios: Scenarios(),
 		engines:   openStore,
 	}
