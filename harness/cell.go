@@ -156,7 +156,7 @@ func (l *lab) drive(ctx context.Context) {
 	cfg := l.c.adapterConfig(l.r.cfg, l.dir)
 	cfg.Engine, cfg.OnExit, cfg.Host = l.engine, l.exited, l.man.Hosts[0]
 	if l.fail != nil {
-		cfg.Failpoint = l.fail.Addr()
+		cfg.Failpoint, cfg.Probes = l.fail.Addr(), l.fail
 	}
 	parts := l.draw(l.r.adapter.Limits(cfg))
 	stack, ok := l.startStack(ctx, cfg)
@@ -187,6 +187,10 @@ func (l *lab) drive(ctx context.Context) {
 func (l *lab) draw(limits adapters.Limits) []part {
 	if l.c.shape.play == nil {
 		l.reqs = l.c.shape.workload.draw(l.c.seed, limits, l.pace)
+		t := l.c.shape.topology.Filled()
+		for i := range l.reqs { // each pair of workers in turn
+			l.reqs[i].prefill, l.reqs[i].decode = i%t.Prefill, i/t.Prefill%t.Decode
+		}
 		return nil
 	}
 	parts := l.c.shape.cast(limits, l.pace)
@@ -376,7 +380,7 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 		var got *check.Result
 		if got, err = check.Judge(ctx, tr, check.Options{}); err == nil {
 			HoldToHooks(l.hooks, got)
-			res.Capacity, res.Hooks = CapacityOf(tr), l.hooks
+			res.Capacity, res.Hooks, res.Probe = CapacityOf(tr), l.hooks, l.man.Adapter.Probe
 			res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes
 			l.reached(newRecorded(tr), &res)
 		}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"conform/adapters"
 	"conform/faults"
@@ -142,44 +143,53 @@ func (d *director) leave(ctx context.Context, s *sent) error {
 }
 
 func (d *director) giveUp(ctx context.Context, s *sent, a ask) error {
-	// The submit comes first; it is recorded once the request is in flight.
-	if _, err := d.await(ctx, all(ofKind(spec.KindSubmit), ofReq(s.id))); err != nil {
+	ended := fmt.Errorf("%s (%s): %w", s.name, s.id, errEnded)
+	asks, err := d.inFlight(ctx, s)
+	if err != nil {
 		return err
 	}
-	d.load.mu.Lock()
-	asks := d.load.giveUps[s.id]
-	d.load.mu.Unlock()
 	if asks == nil {
-		select {
-		case <-s.done:
-			return fmt.Errorf("%s (%s): %w", s.name, s.id, errEnded)
-		default: // recorded, and not yet listening
-			sleep(ctx, pollEvery)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return d.giveUp(ctx, s, a)
-		}
+		return ended
 	}
 	select {
 	case asks <- a:
 	case <-s.done:
-		return fmt.Errorf("%s (%s): %w", s.name, s.id, errEnded)
+		return ended
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
 	case err := <-a.done:
 		return err
-	case <-s.done: // both may be so
+	case <-s.done:
 		select {
-		case err := <-a.done:
+		case err := <-a.done: // both at once
 			return err
 		default:
-			return fmt.Errorf("%s (%s): %w", s.name, s.id, errEnded)
+			return ended
 		}
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// inFlight waits until a request is in flight, and gives the way to its client;
+// nil if it has ended.
+func (d *director) inFlight(ctx context.Context, s *sent) (chan<- ask, error) {
+	for {
+		d.load.mu.Lock()
+		asks := d.load.giveUps[s.id]
+		d.load.mu.Unlock()
+		if asks != nil {
+			return asks, nil
+		}
+		select {
+		case <-s.done:
+			return nil, nil
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -334,8 +344,11 @@ func inPool(pool string) func(*spec.Event) bool {
 	return func(e *spec.Event) bool { return e.Pool == pool }
 }
 
-// end lets everything go on that the play has stopped, and waits for its requests.
+// end lets everything go on that the play has stopped, and waits for its requests:
+// each ends with the limit of an answer, and with the play's time.
 func (d *director) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.l.pace.Stop)
+	defer cancel()
 	var errs []error
 	for _, n := range d.l.engine.Counts() {
 		_, err := d.l.engine.Release(n.Rule)
@@ -347,6 +360,6 @@ func (d *director) end(ctx context.Context) error {
 	for _, worker := range paused {
 		errs = append(errs, d.resume(ctx, worker))
 	}
-	d.wg.Wait() // each ends with the limit of an answer, and with ctx
+	d.wg.Wait()
 	return errors.Join(errs...)
 }

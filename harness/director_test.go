@@ -68,6 +68,9 @@ func forcedCancel(ctx context.Context, d *director) error {
 	if _, err := d.await(ctx, freed); err != nil {
 		return err
 	}
+	if _, err := d.await(ctx, d.at(spec.RoleDecode, spec.KindObserve, ofReq(victim.id), ofSignal("ABORT_ACK"))); err != nil {
+		return err
+	}
 	told, err := victim.wait(ctx)
 	if err != nil {
 		return err
@@ -99,7 +102,7 @@ func cancelPlay() shape {
 		cast: func(adapters.Limits, adapters.Pace) []part {
 			return append([]part{{name: "victim", prompt: 40, output: 4}}, chorus("other", 3, 20, 3)...)
 		},
-		play: forcedCancel, hears: []spec.Kind{spec.KindCancel, spec.KindFree},
+		play: forcedCancel, hears: []spec.Kind{spec.KindCancel, spec.KindFree, spec.KindObserve},
 	}
 }
 

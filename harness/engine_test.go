@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +32,7 @@ func fakeKit(f *fakeEngine, sh shape) *kit {
 
 func fakeWorkload() shape {
 	w := engineWorkload()
-	w.prompt, w.output = [2]int{8, 40}, [2]int{2, 8}
+	w.prompt, w.output, w.pause = [2]int{8, 40}, [2]int{2, 8}, [2]time.Duration{0, time.Millisecond}
 	return shape{workload: w, args: []string{"--scenario"}, env: []string{"A=1"}}
 }
 
@@ -48,6 +49,7 @@ func TestRunDrivesAnEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "fakelang@0.9.2", res.Engine, "the newest that is installed")
 	require.Equal(t, "cpu", res.Device)
+	require.Equal(t, "digest of fakelang@0.9.2", res.Packages)
 	require.Len(t, res.Scenarios, 2)
 	require.Len(t, f.opened, 1)
 	require.Equal(t, 1, f.closed)
@@ -60,6 +62,7 @@ func TestRunDrivesAnEngine(t *testing.T) {
 
 	s := res.Scenarios[0]
 	require.Equal(t, spec.Inconclusive, s.Verdict, s.Why)
+	require.Equal(t, "fake 1", s.Probe)
 	for _, r := range s.Rules {
 		if r.ID == spec.REQ1 {
 			require.Equal(t, spec.Inconclusive, r.Verdict)
@@ -95,6 +98,19 @@ func sealsOf(tr *spec.Trace) map[string]bool {
 		}
 	}
 	return seals
+}
+
+// Several workers of a role take turns.
+func TestRequestsAreSpreadOverTheWorkers(t *testing.T) {
+	f, sh := &fakeEngine{}, fakeWorkload()
+	sh.topology = adapters.Topology{Prefill: 2, Decode: 3}
+	_, err := Run(t.Context(), Config{kit: fakeKit(f, sh), Modes: []string{"tcp"}, OutDir: filepath.Join(t.TempDir(), "run")})
+	require.NoError(t, err)
+	require.Equal(t, sh.topology, f.started[0].Topology)
+	require.Len(t, f.pairs, 6)
+	for pair, n := range f.pairs {
+		require.Equal(t, 3, n, "%v", pair)
+	}
 }
 
 // What nobody can compare is no pass, and says so.

@@ -54,6 +54,7 @@ type fakeEngine struct {
 	baseline int             // prompts
 	aborts   []string
 	filled   []string
+	pairs    map[[2]int]int // requests by their workers
 }
 
 func (*fakeEngine) Info() adapters.Info {
@@ -170,6 +171,12 @@ func (s *fakeStack) record(e spec.Event) {
 func (s *fakeStack) Generate(ctx context.Context, r adapters.Request) (adapters.Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.f.mu.Lock()
+	if s.f.pairs == nil {
+		s.f.pairs = map[[2]int]int{}
+	}
+	s.f.pairs[[2]int{r.Prefill, r.Decode}]++
+	s.f.mu.Unlock()
 	s.mu.Lock()
 	s.gone[r.ID] = cancel
 	s.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 type RunResult struct {
 	Verdict   spec.Verdict     `json:"verdict"`
 	Adapter   string           `json:"adapter"`
-	Engine    string           `json:"engine,omitempty"` // such as sglang@0.5.23
-	Device    string           `json:"device,omitempty"` // cpu or cuda
+	Engine    string           `json:"engine,omitempty"`   // such as sglang@0.5.23
+	Device    string           `json:"device,omitempty"`   // cpu or cuda
+	Packages  string           `json:"packages,omitempty"` // the digest of the engine's packages
 	Defect    string           `json:"defect,omitempty"`
 	Dir       string           `json:"dir"` // the run directory that holds the scenarios'
 	Rules     []RuleSummary    `json:"rules"`
@@ -53,6 +54,8 @@ type ScenarioResult struct {
 	Notes   []string             `json:"notes,omitempty"`
 	// Capacity is what each stage is configured for, and what it can process.
 	Capacity []Capacity `json:"capacity"`
+	// Probe is what recorded the engine, with its version.
+	Probe string `json:"probe,omitempty"`
 	// Hooks say what became of each probe's hooks.
 	Hooks []HookReport `json:"hooks,omitempty"`
 }

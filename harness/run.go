@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 		return nil, err
 	}
 	res := &RunResult{
-		Adapter: cfg.Adapter, Engine: cfg.engine.spec(), Device: cfg.engine.device, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
+		Adapter: cfg.Adapter, Engine: cfg.engine.spec(), Device: cfg.engine.device, Packages: cfg.engine.digest, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
 		Seconds: time.Since(start).Seconds(), Interrupted: ctx.Err() != nil,
 	}
 	res.Verdict, res.Rules = join(results)
