@@ -71,7 +71,7 @@ func Rows() []Row {
 		both(Row{"", ToDecode, "STAGING_REQ", "=STAGING_REQ room chunk chunk_pages session pp_rank", 1, "all, with staging; the last frame with pipeline ranks"}),
 		both(Row{"", ToDecode, "CHUNK_READY", "=CHUNK_READY room chunk page_start num_pages session rank", 1, "all (NIXL: 0.5.23), with staging; parsers read six frames"}),
 		both(Row{"", ToDecode, "ABORT_ACK/2", "=ABORT_ACK room", 0, "Mooncake without deferred release; NIXL never"}),
-		both(Row{"", ToDecode, "ABORT_ACK/3", "=ABORT_ACK room rank", 0, "0.5.20 with deferred release"}),
+		both(Row{"", ToDecode, "ABORT_ACK/3", "=ABORT_ACK room rank", 0, "0.5.20 with deferred release; not seen there for an abort during a write (pull request 40645)"}),
 		both(Row{"", ToDecode, "ABORT_ACK/4", "=ABORT_ACK room rank generation", 0, "0.5.23 with deferred release"}),
 	)
 }
