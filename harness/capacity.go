@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"conform/spec"
 )
@@ -15,8 +16,9 @@ type Capacity struct {
 	Stage string `json:"stage"`
 	// Configured is the limit that clients are told, in Unit; 0 where the trace does
 	// not say.
-	Configured  int64  `json:"configured,omitempty"`
-	Processable int64  `json:"processable"`
+	Configured int64 `json:"configured,omitempty"`
+	// Processable is what it can process; 0 where the row is about a setting alone.
+	Processable int64  `json:"processable,omitempty"`
 	Unit        string `json:"unit"`
 	Why         string `json:"why,omitempty"` // what the limit comes from
 }
@@ -24,7 +26,8 @@ type Capacity struct {
 // CapacityOf reads the table from a trace: a row for each stage, unit and cause,
 // with the last limit that was recorded. A capacity line may say what is
 // configured (a number, field configured); else it is the limit that clients
-// submitted under, in the same unit.
+// submitted under, in the same unit. A line whose unit begins with "configured " is
+// about a setting, and no capacity.
 func CapacityOf(tr *spec.Trace) []Capacity {
 	told := map[string]int64{} // by unit: what clients were told
 	type key struct{ stage, unit, why string }
@@ -38,6 +41,9 @@ func CapacityOf(tr *spec.Trace) []Capacity {
 		case spec.KindCapacity:
 			row := Capacity{Stage: e.Stage, Processable: e.Limit, Unit: e.Unit, Why: e.Why}
 			_ = json.Unmarshal(e.Extra["configured"], &row.Configured) // not ours to refuse
+			if unit, ok := strings.CutPrefix(e.Unit, "configured "); ok {
+				row.Configured, row.Processable, row.Unit = e.Limit, 0, unit
+			}
 			rows[key{e.Stage, e.Unit, e.Why}] = row
 		}
 	}

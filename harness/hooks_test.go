@@ -79,6 +79,7 @@ func TestCapacityOfATrace(t *testing.T) {
 		{K: spec.KindCapacity, Stage: "decode", Limit: 100, Unit: "token", Why: "pool"},
 		{K: spec.KindCapacity, Stage: "prefill", Limit: 50, Unit: "token", Extra: extra(`"many"`)},
 		{K: spec.KindCapacity, Stage: "store", Limit: 1, Unit: "page"},
+		{K: spec.KindCapacity, Stage: "store", Limit: 7, Unit: "configured shelf", Why: "a setting"},
 		{K: spec.KindSubmit, Limit: 2048, Unit: "token"},
 	}}
 	require.Equal(t, []Capacity{
@@ -86,5 +87,6 @@ func TestCapacityOfATrace(t *testing.T) {
 		{"decode", 16, 9, "request", "slots"},
 		{"decode", 2048, 100, "token", "pool"},
 		{"store", 0, 1, "page", ""},
+		{"store", 7, 0, "shelf", "a setting"},
 	}, CapacityOf(tr))
 }

@@ -37,15 +37,16 @@ func capacityTable(p *page, r *harness.RunResult) {
 	slices.SortStableFunc(rows, func(a, b harness.Capacity) int { // those of most scenarios are the rule
 		return cmp.Or(cmp.Compare(in[b], in[a]))
 	})
+	stage, unit := len("stage"), len("unit")
+	for _, c := range rows {
+		stage, unit = max(stage, len(c.Stage)), max(unit, len(c.Unit))
+	}
+	stage, unit = min(stage, maxWord), min(unit, maxWord)
 	p.line("")
-	p.line(fmt.Sprintf("  %-12s %11s %11s  %-8s %s", "stage", "configured", "can process", "unit", "why"))
-	shown := min(len(rows), maxLines)
+	p.line(fmt.Sprintf("  %-*s %11s %11s  %-*s  %s", stage, "stage", "configured", "can process", unit, "unit", "why"))
+	shown := min(len(rows), 2*maxLines)
 	for _, c := range rows[:shown] {
-		configured := "-"
-		if c.Configured > 0 {
-			configured = number(int(c.Configured))
-		}
-		line := fmt.Sprintf("  %-12s %11s %11s  %-8s %s", Clean(c.Stage), configured, number(int(c.Processable)), Clean(c.Unit), Clean(c.Why))
+		line := fmt.Sprintf("  %-*s %11s %11s  %-*s  %s", stage, Clean(c.Stage), limitWord(c.Configured), limitWord(c.Processable), unit, Clean(c.Unit), Clean(c.Why))
 		if n := in[c]; n < len(r.Scenarios) {
 			line += fmt.Sprintf(" (in %d of %s)", n, count(len(r.Scenarios), "run"))
 		}
@@ -54,6 +55,17 @@ func capacityTable(p *page, r *harness.RunResult) {
 	if more := len(rows) - shown; more > 0 {
 		p.line(fmt.Sprintf("  and %s more", count(more, "row")))
 	}
+}
+
+// maxWord is how wide a column of words from outside gets.
+const maxWord = 24
+
+// limitWord writes a limit, - where there is none.
+func limitWord(n int64) string {
+	if n <= 0 {
+		return "-"
+	}
+	return number(int(n))
 }
 
 // runSignals joins the signals of all scenarios. A kind that proved more in one
