@@ -161,7 +161,7 @@ func scenariosPage() []byte {
 	b.WriteString("A scenario is a workload, a fault plan, and the branches that it exists for: a run that does not reach\n" +
 		"one of them is inconclusive, whatever else it shows. Run one with `conform run --scenario ID`.\n")
 	for _, s := range harness.Scenarios() {
-		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", s.ID, strings.TrimSuffix(s.Title, "."), s.Why)
+		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n", s.ID, strings.TrimSuffix(s.Title, "."), s.Why)
 		for _, name := range s.Adapters() {
 			scenarioOn(&b, s, name)
 		}
@@ -176,7 +176,7 @@ func scenarioOn(b *bytes.Buffer, s harness.Scenario, name string) {
 	if info.Engine != "" {
 		word = "connector"
 	}
-	fmt.Fprintf(b, "Adapter %s, %s %s.\n", name, word, strings.Join(s.Modes(info), ", "))
+	fmt.Fprintf(b, "\nAdapter %s, %s %s.\n", name, word, strings.Join(s.Modes(info), ", "))
 	for _, mode := range s.Modes(info) {
 		if branches := s.BranchesOf(name, mode); len(branches) > 0 {
 			fmt.Fprintf(b, "\nWith %s %s it must have been seen that:\n\n", word, mode)
