@@ -64,6 +64,9 @@ class Recorder:
         self.seen: dict[tuple[int, str], bool] = {}  # thread and in-process signal
         self.peer: dict[int, str] = {}  # by room, the decode worker
         self.failpoint: Failpoint | None = None
+        self.pools: dict[str, Pool] = {}
+        if config.failpoint:  # first, so that the harness hears of the source
+            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
         self.spool = Spool(config.dir, self.worker, self._tap)
         self._open(hooks)
         self.args = kv_args(scheduler)
@@ -71,8 +74,6 @@ class Recorder:
         self.pools = self._pools()
         self._capacity()
         self._meet()
-        if config.failpoint:
-            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
 
     def _open(self, hooks: dict[str, Any]) -> None:
         c = self.config
