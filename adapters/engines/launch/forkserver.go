@@ -24,7 +24,8 @@ type ForkOptions struct {
 // A ForkServer is a process that has an engine imported and forks workers from it. It
 // is a [Launcher]. What a library reads from the environment when it is imported, it
 // reads from [ForkOptions.Env]; the rest from [Spec.Env]. The multiprocessing module
-// of its workers starts processes by fork, whatever the engine asks for.
+// of its workers starts processes by fork, whatever the engine asks for. No import may
+// use a GPU: a fork can't go on with that.
 type ForkServer struct {
 	env    *engines.Environment
 	opt    ForkOptions

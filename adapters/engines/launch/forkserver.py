@@ -374,6 +374,9 @@ def prepare(orders: dict[str, Any]) -> Serve | None:
     scope: dict[str, Any] = {"__name__": "conform_entry"}
     exec(compile(orders["entry"], orders.get("name") or "entry", "exec"), scope)
     force_fork()
+    titles = sys.modules.get("setproctitle")
+    if titles is not None:
+        titles.getproctitle()  # it finds the memory of the title now; in a worker, whose environment is another, it would not
     serve: Serve = scope["serve"]
     return serve
 

@@ -33,7 +33,7 @@ type Spec struct {
 	Log    string     // a path: what it prints; a file that is there is emptied
 	Ready  string     // a text in the log that means: it serves; "" where it serves once it runs
 	Failed []string   // texts in the log that mean: it will not
-	OnExit func(Exit) // told once, of a worker that Start returned, before Done closes; may be nil
+	OnExit func(Exit) // told once, of a worker that Start returned, before Done closes, so it must not wait for Done or call Close; may be nil
 }
 
 // An Exit is how a worker ended.

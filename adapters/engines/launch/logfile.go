@@ -41,7 +41,7 @@ func tail(path string, n int) string {
 // A scanner looks for texts in a file that grows. It reads each byte once.
 type scanner struct {
 	path   string
-	texts  []string // none of them empty
+	texts  []string
 	file   *os.File
 	rest   []byte // the end of what was read: a text may go on behind it
 	buffer []byte
@@ -75,7 +75,7 @@ func (s *scanner) next() (int, error) {
 // first is the text that begins first in rest, or -1; then only as much of rest is
 // kept as the beginning of a text can be.
 func (s *scanner) first() int {
-	found, at, longest := -1, len(s.rest), 0
+	found, at, longest := -1, len(s.rest)+1, 0
 	for i, text := range s.texts {
 		longest = max(longest, len(text))
 		if j := bytes.Index(s.rest, []byte(text)); j >= 0 && j < at {

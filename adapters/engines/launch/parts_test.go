@@ -81,8 +81,14 @@ func TestScanner(t *testing.T) {
 			}
 		}
 	})
-	s := &scanner{path: filepath.Join(t.TempDir(), "absent"), texts: []string{""}}
-	_, err := s.next()
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	s := &scanner{path: path, texts: []string{""}}
+	found, err := s.next()
+	require.NoError(t, err)
+	require.Zero(t, found, "no text at all is there at once")
+	s.close()
+	s = &scanner{path: filepath.Join(t.TempDir(), "absent"), texts: []string{""}}
+	_, err = s.next()
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
