@@ -215,19 +215,22 @@ func (c *court) signalResults() []SignalResult {
 // shown is what all emissions of a kind so far have in common.
 type shown struct {
 	accesses       int
+	past           int // of them, how many had surely ended
 	stopped, ended bool
 }
 
 func (s *shown) predicate() spec.Predicate {
 	switch {
-	case s.accesses == 0 || !s.stopped && !s.ended:
+	case s.accesses == 0:
 		return spec.ClaimsNothing
 	case s.stopped && s.ended:
 		return spec.ClaimsDrained
-	case s.ended:
+	case s.ended && s.past > 0:
 		return spec.ClaimsCompleted
+	case s.stopped:
+		return spec.ClaimsStopped
 	}
-	return spec.ClaimsStopped
+	return spec.ClaimsReceived // accesses went on, or began later: it proves no more
 }
 
 func (c *court) show(e int32, by map[[2]int32][]int32, s *shown) {
@@ -248,6 +251,9 @@ func (c *court) show(e int32, by map[[2]int32][]int32, s *shown) {
 			later = !c.legal.surelyBefore(a.begin, e)
 		}
 		s.stopped = s.stopped && !later
+		if a.end != none && c.legal.surelyBefore(a.end, e) {
+			s.past++
+		}
 		s.ended = s.ended && (later && c.legal.surelyBefore(e, a.begin) || a.end != none && c.legal.surelyBefore(a.end, e))
 	}
 }

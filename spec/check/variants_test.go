@@ -635,7 +635,7 @@ func TestInferredPredicates(t *testing.T) {
 	require.Equal(t, []SignalResult{
 		{"CHUNK", spec.ClaimsDrained, spec.ClaimsCompleted, 1},
 		{"DONE", spec.ClaimsCompleted, spec.ClaimsDrained, 1},
-		{"EARLY", spec.ClaimsDrained, spec.ClaimsNothing, 1},
+		{"EARLY", spec.ClaimsDrained, spec.ClaimsReceived, 1},
 		{"METADATA", spec.ClaimsNothing, spec.ClaimsNothing, 1},
 		{"STOP", spec.ClaimsReceived, spec.ClaimsStopped, 1},
 	}, res.Signals)
