@@ -102,6 +102,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
+		holdTimeout(), sourceReuse(),
 	}
 }
 

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"conform/adapters"
@@ -20,6 +22,14 @@ func rejectPrefillCapacity() Scenario {
 			// a stack that is out of memory.
 			limits:   adapters.Limits{DecodeBlocks: 256, HandoffTimeout: time.Second},
 			workload: w,
+		}, onSGLang: {
+			// Prefill has a quarter of decode's pool. Decode learns of the refusal by no
+			// message: its clock is short, so that the run sees how the reservation ends.
+			limits:   adapters.Limits{PrefillBlocks: 16, DecodeBlocks: 64, HandoffTimeout: 6 * time.Second},
+			cast:     castRejectPrefill,
+			play:     playRejectPrefill,
+			hears:    []spec.Kind{spec.KindReject},
+			branches: []string{"decode had reserved blocks for a rejected request"},
 		}},
 		reach: map[string]func(*recorded) bool{
 			"prefill rejected a prompt":                         kindAt(spec.RolePrefill, spec.KindReject),
@@ -38,4 +48,43 @@ func reservedForRejected(r *recorded) bool {
 	return r.any(func(e *spec.Event) bool {
 		return e.K == spec.KindAlloc && r.role[e.Src] == spec.RoleDecode && rejected[e.Req]
 	})
+}
+
+// tooLong are the requests whose prompt prefill can't process, each after tenants
+// of its own: where their answer follows the tenants, it was never computed.
+const tooLong = 2
+
+func castRejectPrefill(l adapters.Limits, _ adapters.Pace) []part {
+	var parts []part
+	for i := range tooLong {
+		parts = append(parts, chorus(fmt.Sprintf("tenant-%d", i), 4, l.PrefillTokens*3/4, 8)...)
+		parts = append(parts, part{name: fmt.Sprintf("too-long-%d", i), prompt: l.PrefillTokens*3/2 + i, output: 8})
+	}
+	return append(parts, part{name: "after", prompt: l.PrefillTokens / 2, output: 8})
+}
+
+// playRejectPrefill lets tenants write decode's pages, then asks for more than
+// prefill can process, and looks whether the stack still serves.
+func playRejectPrefill(ctx context.Context, d *director) error {
+	for i := range tooLong {
+		for j := range 4 {
+			if err := d.serve(ctx, fmt.Sprintf("tenant-%d-%d", i, j)); err != nil {
+				return err
+			}
+		}
+		if err := d.serve(ctx, fmt.Sprintf("too-long-%d", i)); err != nil {
+			return err
+		}
+	}
+	return d.serve(ctx, "after")
+}
+
+// serve sends a part and waits until it has been answered.
+func (d *director) serve(ctx context.Context, name string) error {
+	s, err := d.send(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = s.wait(ctx)
+	return err
 }

@@ -98,7 +98,7 @@ func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
 	}
 	a.env = env
 	a.answers = openAnswers(filepath.Join(cache, "answers"), env.Version, a.modelSum)
-	if os.Getenv(plainVariable) != "" {
+	if os.Getenv(plainVariable) != "" || cfg.Device != engines.CPU { // what has touched a GPU can't be forked
 		a.launcher = launch.Plain(env, module)
 		return nil
 	}

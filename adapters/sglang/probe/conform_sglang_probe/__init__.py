@@ -46,7 +46,7 @@ class _Probe:
 
     def start(self) -> None:
         replaced = cpu.apply() if self.config.device == "cpu" else []
-        self.state = bind(hooks(Hooks(self.current)), self.config.version, self.active)
+        self.state = bind(hooks(Hooks(self.current, self.config.connector)), self.config.version, self.active)
         self.state.fired.update({"cpu:" + name: 0 for name in replaced})
         if self.config.role in ("prefill", "decode"):  # a worker for reference answers is not recorded
             bind([Hook(_SCHEDULER, around=self._scheduler)], self.config.version, lambda: True)

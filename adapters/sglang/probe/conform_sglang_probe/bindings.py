@@ -1,8 +1,8 @@
 """The bindings: which function of which version of SGLang each hook goes round.
 
 This is data. A row names the place, the rules that can't be judged without it, and
-the versions that have it. What a version keeps elsewhere has two rows, both optional;
-the self-check then looks at the rules: see ESSENTIAL.
+the versions that have it. An optional row is one that some connector or build lacks.
+A row that did not bind makes its rules inconclusive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ S = "sglang.srt."
 D = S + "disaggregation."
 PAGED = S + "mem_cache.allocator.paged:PagedTokenToKVPoolAllocator."
 TREE = S + "mem_cache.unified_radix_cache:UnifiedRadixCache."
-CHUNKS = S + "mem_cache.chunk_cache:ChunkCache."
+OLD_TREE = S + "mem_cache.radix_cache:RadixCache."
 COMMON = D + "common.conn:"
 MOONCAKE = D + "mooncake.conn:"
 NIXL = D + "nixl.conn:"
@@ -59,6 +59,8 @@ def _cache(h: Hooks) -> list[Hook]:
         Hook(TREE + "insert", BLOCKS, after=h.inserted),
         Hook(TREE + "checkpoint_into_tree", BLOCKS, after=h.cached, since=(0, 5, 23)),
         Hook(TREE + "cache_unfinished_req", BLOCKS, after=h.cached, until=(0, 5, 23)),
+        Hook(OLD_TREE + "insert", BLOCKS, after=h.inserted, until=(0, 5, 23)),
+        Hook(OLD_TREE + "cache_unfinished_req", BLOCKS, after=h.cached, until=(0, 5, 23)),
     ]
 
 
@@ -87,10 +89,15 @@ def _signals(h: Hooks) -> list[Hook]:
         *polls,
         Hook("zmq.sugar.socket:Socket.send_multipart", PATHS + ("SIG-1", "SIG-4"), before=h.zmq_send),
         Hook("zmq.sugar.socket:Socket.recv_multipart", PATHS + ("SIG-4",), after=h.zmq_recv),
+        *([_UNSEEN] if h.connector == "nixl" else []),
         Hook(COMMON + "CommonKVManager.note_abort_ack", PATHS, before=h.ack_noted, since=(0, 5, 19)),
         Hook(COMMON + "CommonKVManager.is_abort_release_safe", PATHS, after=h.ack_checked, since=(0, 5, 19)),
         Hook(D + "decode:DecodeTransferQueue._do_release", ("REQ-2",), around=h.do_release, since=(0, 5, 19)),
     ]
+
+
+# NIXL told of completion by notifications of its own, which no hook sees.
+_UNSEEN = Hook("nixl:notifications", ("SIG-2", "REQ-2"), until=(0, 5, 21))
 
 
 def _requests(h: Hooks) -> list[Hook]:

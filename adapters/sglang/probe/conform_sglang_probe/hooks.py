@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable
 
-from .frames import _STATUS
 from .ledger import RADIX, Owner
 from .recorder import Recorder
 from .spool import blocks, quoted
@@ -27,8 +26,9 @@ def slot_of(req: Any) -> int | None:
 class Hooks:
     """Hook functions, bound to the recorder that the process opens later."""
 
-    def __init__(self, recorder: Callable[[], Recorder | None]) -> None:
+    def __init__(self, recorder: Callable[[], Recorder | None], connector: str = "mooncake") -> None:
         self._get = recorder
+        self.connector = connector
         self.pending: set[int] = set()  # pages that the allocator collects before it frees them
 
     @property
@@ -143,9 +143,6 @@ class Hooks:
         result = function(queue, req, *args, **kwargs)
         # Decode takes the metadata slot right after it; the thread keeps the request until then.
         return result
-
-    def resumed(self, function: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(queue, *args, **kwargs)
 
     # The prefix cache.
 
@@ -547,6 +544,3 @@ class Hooks:
         else:
             outcome = "length" if self.r.config.role == "prefill" else "ok"
         self.r.spool.record("finish", f'"req":{quoted(known.owner.req)},"outcome":"{outcome}"{status}' + self._handoff(known))
-
-
-STATUS = _STATUS
