@@ -82,6 +82,10 @@ func (w workload) draw(seed uint64, limits adapters.Limits, pace adapters.Pace) 
 		for j := range q.prompt {
 			q.prompt[j] = pace.Vocab[0] + rng.Int32N(pace.Vocab[1]-pace.Vocab[0]+1)
 		}
+		if every(w.prefixEvery, i) { // begins as an earlier one does
+			earlier := reqs[rng.IntN(i)].prompt
+			copy(q.prompt, earlier[:len(earlier)*(1+rng.IntN(4))/4])
+		}
 		q.pause = time.Duration(rng.Int64N(int64(w.pause[1]-w.pause[0])+1)) + w.pause[0]
 		switch {
 		case every(w.abortEvery, i):

@@ -102,7 +102,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
-		holdTimeout(), sourceReuse(),
+		holdTimeout(), sourceReuse(), mixedLoad(),
 	}
 }
 
@@ -129,6 +129,7 @@ type workload struct {
 	streamEvery  int
 	tooLongEvery int // above prefill's limit, below the context's
 	outputEvery  int // more output than decode can process
+	prefixEvery  int // begins with the first part, or all, of an earlier prompt
 	abortEvery   int // asked to stop through the API, some time after it was sent
 	leaveEvery   int // the client closes its connection some time after it sent
 	cancelAfter  [2]time.Duration
