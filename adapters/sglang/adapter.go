@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"conform/adapters/engines"
 	"conform/adapters/engines/launch"
 	"conform/spec"
+	"conform/traces"
 )
 
 // Module is what `python -m` starts.
@@ -75,10 +77,22 @@ func (*Adapter) Pace() adapters.Pace {
 // plainVariable asks for workers that are started with `python -m`, not forked.
 const plainVariable = "CONFORM_SGLANG_PLAIN"
 
-// Open finds the engine and starts the fork server.
+var errOpen = errors.New("the adapter is open already")
+
+// Open finds the engine and starts the fork server. After an error nothing of it is left.
 func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.launcher != nil {
+		return errOpen
+	}
+	if err := a.open(ctx, cfg); err != nil {
+		return errors.Join(err, a.discard())
+	}
+	return nil
+}
+
+func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
 	env, err := engines.Find(ctx, "sglang@"+cfg.Version, cfg.Device)
 	if err != nil {
 		return err
@@ -97,7 +111,7 @@ func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
 		return err
 	}
 	a.env = env
-	a.answers = openAnswers(filepath.Join(cache, "answers"), env.Version, a.modelSum)
+	a.answers = openAnswers(filepath.Join(cache, "answers"), env.Version, env.Device, a.modelSum)
 	if os.Getenv(plainVariable) != "" || cfg.Device != engines.CPU { // what has touched a GPU can't be forked
 		a.launcher = launch.Plain(env, module)
 		return nil
@@ -119,10 +133,15 @@ func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
 // inherited is this program's environment with the workers' own temporary folder.
 func (a *Adapter) inherited() []string { return append(os.Environ(), "TMPDIR="+a.temp) }
 
-// Close ends the fork server, whatever it started, and the temporary files.
+// Close ends the fork server, whatever it started, and the temporary files. It may be
+// called again.
 func (a *Adapter) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.discard()
+}
+
+func (a *Adapter) discard() error {
 	var errs []error
 	if a.launcher != nil {
 		errs = append(errs, a.launcher.Close())
@@ -155,7 +174,8 @@ func (a *Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stac
 	return s, nil
 }
 
-// Describe gives the command line of each worker.
+// Describe gives the command line of each worker, for a shell: what a run would use but
+// for the ports, which are any that are free, and the proxies between the workers.
 func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 	env, err := engines.Find(context.Background(), "sglang@"+cfg.Version, cfg.Device)
 	if err != nil {
@@ -165,21 +185,29 @@ func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	model := cfg.Model
-	if model == "" {
-		model = filepath.Join(cache, fmt.Sprintf("model-%d", modelSeed))
+	model := filepath.Join(cache, fmt.Sprintf("model-%d", modelSeed))
+	if cfg.Model != "" {
+		if model, err = filepath.Abs(cfg.Model); err != nil {
+			return "", err
+		}
+	}
+	probe, _, err := probeDir(cache)
+	if err != nil {
+		return "", err
 	}
 	plain := launch.Plain(env, module)
 	defer plain.Close()
+	_, clock := traces.Monotonic()
 	var b strings.Builder
 	for i, w := range workers(cfg.Topology) {
 		w.ports = ports{http: 30000 + 10*i, bootstrap: 30001 + 10*i, nccl: 30002 + 10*i} // a run takes ports that are free
-		variable, err := w.probe(cfg, "CLOCK", nil)
+		variable, err := w.probe(cfg, clock, nil)
 		if err != nil {
 			return "", err
 		}
-		own := append(w.environment(cfg, "TMPDIR"), variable, "PYTHONPATH="+strings.Join(append([]string{"PROBE"}, env.PythonPath...), string(os.PathListSeparator)))
-		own = append(own, env.Env...)
+		own := slices.Concat(env.Env, w.environment(cfg, os.TempDir()), []string{
+			variable, "PYTHONPATH=" + strings.Join(append([]string{probe}, env.PythonPath...), string(os.PathListSeparator)),
+		})
 		b.WriteString(plain.Describe(launch.Spec{Worker: w.id, Argv: w.argv(cfg, model), Env: own}) + "\n")
 	}
 	return b.String(), nil

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,18 +32,31 @@ type answers struct {
 // maxAnswerFile bounds the file, in bytes; a larger one is begun anew.
 const maxAnswerFile = 64 << 20
 
-// openAnswers reads what is known; a file that can't be read counts as none.
-func openAnswers(dir, version, model string) *answers {
-	a := &answers{path: filepath.Join(dir, version+"-"+model[:16]+".json"), known: map[string][]int32{}}
-	if st, err := os.Stat(a.path); err != nil || st.Size() > maxAnswerFile {
-		return a
-	}
-	if b, err := os.ReadFile(a.path); err == nil {
-		if json.Unmarshal(b, &a.known) != nil || a.known == nil {
-			a.known = map[string][]int32{}
-		}
-	}
+// openAnswers reads what is known of a build on a device, and a model; a file that
+// can't be read counts as none.
+func openAnswers(dir, version, device, model string) *answers {
+	a := &answers{path: filepath.Join(dir, version+"-"+device+"-"+model[:16]+".json")}
+	a.known = readAnswers(a.path)
 	return a
+}
+
+// readAnswers gives an empty map for a file that is absent, too large or none of ours.
+func readAnswers(path string) map[string][]int32 {
+	none := map[string][]int32{}
+	f, err := os.Open(path)
+	if err != nil {
+		return none
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAnswerFile+1))
+	if err != nil || len(b) > maxAnswerFile {
+		return none
+	}
+	var known map[string][]int32
+	if json.Unmarshal(b, &known) != nil || known == nil {
+		return none
+	}
+	return known
 }
 
 func promptKey(prompt []int32) string {
@@ -63,7 +76,7 @@ func (a *answers) get(prompt []int32, n int) []int32 {
 	if len(known) < n {
 		return nil
 	}
-	return known[:n]
+	return known[:n:n]
 }
 
 // missing are the prompts whose answers are not known in full.
@@ -79,9 +92,15 @@ func (a *answers) put(prompt, tokens []int32) {
 	}
 }
 
-// save replaces the file.
+// save replaces the file. What another run has saved meanwhile is kept, but for what
+// comes between the reading and the renaming: that is taken again one day.
 func (a *answers) save() error {
 	a.mu.Lock()
+	for key, tokens := range readAnswers(a.path) {
+		if len(tokens) > len(a.known[key]) {
+			a.known[key] = tokens
+		}
+	}
 	b, err := json.Marshal(a.known)
 	a.mu.Unlock()
 	if err != nil {
@@ -127,6 +146,9 @@ func (a *Adapter) Baseline(ctx context.Context, cfg adapters.Config, prompts []a
 		return err
 	}
 	for _, p := range missing {
+		if a.answers.get(p.Tokens, p.Output) != nil {
+			continue // it was among them twice
+		}
 		if err = a.take(ctx, s, port, p); err != nil {
 			break
 		}
@@ -152,19 +174,14 @@ func (a *Adapter) baselineWorker(ctx context.Context, cfg adapters.Config, s *st
 	w := worker{id: "baseline", ranks: 1, ports: ports{http: taken[0], nccl: taken[1]}}
 	cfg.Env, cfg.Limits.AbortTimeout = nil, 0
 	env := append(a.env.Environ(os.Environ(), a.probe), w.environment(cfg, a.temp)...)
-	// The probe puts in what the build needs to serve without a GPU, and records nothing:
-	// there is no scheduler of a stage in this worker.
-	config, err := json.Marshal(probeConfig{Worker: w.id, Role: "", Engine: "sglang@" + cfg.Version, Device: cfg.Device})
+	variable, err := patched(w.id, cfg)
 	if err != nil {
 		return nil, 0, err
 	}
 	p, err := a.launcher.Start(ctx, launch.Spec{
-		Worker: w.id, Argv: baselineArgv(cfg, a.model, w.ports), Env: append(env, probeVariable+"="+string(config)), Dir: a.temp,
+		Worker: w.id, Argv: baselineArgv(cfg, a.model, w.ports), Env: append(env, variable), Dir: a.temp,
 		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("the model is gone: %w", err)
-	}
 	return p, w.ports.http, err
 }
 

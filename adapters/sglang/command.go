@@ -167,6 +167,16 @@ func (w worker) probe(cfg adapters.Config, clock string, prefills map[string]str
 	return fmt.Sprintf("%s=%s", probeVariable, text), nil
 }
 
+// patched is for a worker that is not recorded: the probe puts in what the build
+// needs to serve without a GPU, and nothing else.
+func patched(id string, cfg adapters.Config) (string, error) {
+	text, err := json.Marshal(probeConfig{Worker: id, Engine: "sglang@" + cfg.Version, Device: cfg.Device})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s=%s", probeVariable, text), nil
+}
+
 // workers lists what a topology has, decode last.
 func workers(t adapters.Topology) []worker {
 	t = t.Filled()

@@ -1,6 +1,7 @@
 package sglang
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"conform/adapters/engines/tinymodel"
 )
@@ -16,13 +18,11 @@ import (
 //go:embed probe/conform_sglang_probe/*.py probe/conform_sglang_probe-1.dist-info/* serve/serve.py
 var files embed.FS
 
-// unpack writes the probe into a folder of the user's cache that is named by its
-// content, and returns its place for PYTHONPATH. Bytecode is kept there too, so that
-// each process does not compile it again.
-func unpack(cache string) (string, error) {
+// probeDir is the folder of the user's cache for the probe, named by its content,
+// and the files that belong into it.
+func probeDir(cache string) (dir string, paths []string, err error) {
 	h := sha256.New()
-	var paths []string
-	err := fs.WalkDir(files, "probe", func(path string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(files, "probe", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -33,18 +33,71 @@ func unpack(cache string) (string, error) {
 		return err
 	})
 	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(cache, "probe-"+hex.EncodeToString(h.Sum(nil))[:16]), paths, nil
+}
+
+// unpack writes the probe into its folder of the user's cache, whole or not at all,
+// and returns it: its place in PYTHONPATH. Bytecode is kept there too, so that each
+// process does not compile it again. What is there in part or altered is replaced.
+func unpack(cache string) (string, error) {
+	dir, paths, err := probeDir(cache)
+	if err != nil || holds(dir, paths) {
+		return dir, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "probe-"+hex.EncodeToString(h.Sum(nil))[:16])
-	if _, err := os.Stat(filepath.Join(dir, "complete")); err == nil {
-		return dir, nil
+	staging, err := os.MkdirTemp(cache, ".probe-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(staging)
+	if err := os.Chmod(staging, 0o755); err != nil {
+		return "", err
 	}
 	for _, path := range paths {
-		if err := unpackFile(dir, path); err != nil {
+		if err := unpackFile(staging, path); err != nil {
 			return "", err
 		}
 	}
-	return dir, os.WriteFile(filepath.Join(dir, "complete"), nil, 0o644)
+	for range unpackTries {
+		if err = os.Rename(staging, dir); err == nil || holds(dir, paths) { // or somebody else was faster
+			return dir, nil
+		}
+		torn := staging + ".torn"
+		if err := os.Rename(dir, torn); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if err := os.RemoveAll(torn); err != nil {
+			return "", err
+		}
+	}
+	return "", err
+}
+
+// unpackTries is how often the folder is replaced while others replace it too.
+const unpackTries = 10
+
+// holds reports whether a folder has all of the probe's files as they are here.
+func holds(dir string, paths []string) bool {
+	for _, path := range paths {
+		want, err := files.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		got, err := os.ReadFile(unpacked(dir, path))
+		if err != nil || !bytes.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// unpacked is where a file of the probe lies below its folder.
+func unpacked(dir, path string) string {
+	return filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(path, "probe/")))
 }
 
 func unpackFile(dir, path string) error {
@@ -52,11 +105,7 @@ func unpackFile(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel("probe", filepath.FromSlash(path))
-	if err != nil {
-		return err
-	}
-	to := filepath.Join(dir, rel)
+	to := unpacked(dir, path)
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}

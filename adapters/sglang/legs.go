@@ -20,8 +20,14 @@ import (
 	"conform/spec"
 )
 
-// maxAnswer bounds what is read of one answer, in bytes.
-const maxAnswer = 16 << 20
+// What is read of one answer, in bytes, at most: of a whole one or a piece of a
+// stream, and of all pieces, each of which may hold everything so far.
+const (
+	maxAnswer = 16 << 20
+	maxStream = 1 << 30
+)
+
+var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
 // fakeHost is the bootstrap host of a request that one worker serves alone.
 const fakeHost = "2.2.2.2"
@@ -124,6 +130,7 @@ func (s *stack) leg(ctx context.Context, addr string, body generateBody, port in
 type part struct {
 	Output []int32 `json:"output_ids"`
 	Meta   struct {
+		Count  int `json:"completion_tokens"` // so far
 		Finish *struct {
 			Type   string `json:"type"`
 			Status int    `json:"status_code"`
@@ -133,9 +140,12 @@ type part struct {
 }
 
 func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxAnswer))
-	if err != nil {
+	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
+	switch {
+	case err != nil:
 		return fmt.Errorf("the answer ends in its middle: %w", err)
+	case len(b) > maxAnswer:
+		return errTooLong
 	}
 	if a.Status >= 300 {
 		if a.Status == http.StatusBadRequest {
@@ -153,9 +163,9 @@ func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
 }
 
 // readStream reads server-sent events: each holds all tokens so far, or those that
-// are new.
+// are new, as the engine's options have it.
 func readStream(r io.Reader, a *adapters.Answer, body generateBody) error {
-	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
+	lines := bufio.NewScanner(io.LimitReader(r, maxStream))
 	lines.Buffer(nil, maxAnswer)
 	var last part
 	for lines.Scan() {
@@ -172,20 +182,36 @@ func readStream(r io.Reader, a *adapters.Answer, body generateBody) error {
 		if err := json.Unmarshal(data, &last); err != nil {
 			return fmt.Errorf("a piece of the answer is no JSON: %w", err)
 		}
-		if len(last.Output) >= len(a.Tokens) && slices.Equal(last.Output[:len(a.Tokens)], a.Tokens) {
-			a.Tokens = last.Output
-		} else {
-			a.Tokens = append(a.Tokens, last.Output...)
-		}
+		a.Tokens = joined(a.Tokens, last)
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return errTooLong
 	}
 	return errors.Join(errors.New("the answer ends without its last piece"), lines.Err())
+}
+
+// joined is what has come with the next piece. How many tokens there are says whether
+// it repeats the earlier ones; where that is not said, it does if it begins with them.
+func joined(before []int32, next part) []int32 {
+	n := len(next.Output)
+	all := n >= len(before) && slices.Equal(next.Output[:len(before)], before)
+	switch next.Meta.Count {
+	case n:
+		all = true
+	case len(before) + n:
+		all = false
+	}
+	if all && n > 0 {
+		return next.Output
+	}
+	return append(before, next.Output...)
 }
 
 // conclude is what a client takes a whole answer for.
 func conclude(a *adapters.Answer, p part, body generateBody) {
 	wanted, _ := body.Sampling["max_new_tokens"].(int)
 	switch finish := p.Meta.Finish; {
-	case len(p.Error) > 0:
+	case len(p.Error) > 0 && string(p.Error) != "null":
 		var e struct {
 			Code int `json:"code"`
 		}
@@ -217,17 +243,19 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 	if len(to) == 0 {
 		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
 	}
-	for _, m := range to {
+	errs := make([]error, len(to)) // one that is gone must not keep it from the others
+	for i, m := range to {
 		resp, err := s.post(ctx, m.http.Addr(), "/abort_request", map[string]any{"rid": id})
 		if err != nil {
-			return err
+			errs[i] = fmt.Errorf("abort %s at %s: %w", id, m.id(), err)
+			continue
 		}
 		resp.Body.Close()
 		if resp.StatusCode >= 300 {
-			return fmt.Errorf("abort %s at %s: %s", id, m.id(), resp.Status)
+			errs[i] = fmt.Errorf("abort %s at %s: %s", id, m.id(), resp.Status)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Fill lets one worker serve a request by itself.
@@ -235,6 +263,9 @@ func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) err
 	m, err := s.find(worker)
 	if err != nil {
 		return err
+	}
+	if tokens < 1 || output < 1 {
+		return fmt.Errorf("fill %s with %d and %d tokens: %w", worker, tokens, output, adapters.ErrUnsupported)
 	}
 	s.mu.Lock()
 	s.fills++

@@ -32,8 +32,10 @@ type stack struct {
 	limits adapters.Limits
 	clock  string
 	temp   string // for its workers' temporary files
-	legs   *http.Client
-	active atomic.Int64 // legs whose answer has not come
+	// unprobed leaves the recording out, which a benchmark compares with.
+	unprobed bool
+	legs     *http.Client
+	active   atomic.Int64 // legs whose answer has not come
 
 	mu      sync.Mutex
 	members []*member // in the order of workers
@@ -48,8 +50,8 @@ type stack struct {
 // that stay when it is restarted.
 type member struct {
 	worker      worker
-	incarnation int
-	process     *launch.Process
+	incarnation atomic.Int64
+	process     atomic.Pointer[launch.Process] // nil until it was started
 	http        *faults.HTTPProxy
 	between     *wire.Interposer // of a prefill worker
 }
@@ -159,10 +161,8 @@ func handoffOf(room uint64) string { return "room-" + strconv.FormatUint(room, 1
 // startWorker starts the present incarnation of a worker, and its recorder.
 func (s *stack) startWorker(ctx context.Context, m *member) error {
 	w := m.worker
-	if m.incarnation > 0 {
-		w.id = fmt.Sprintf("%s.%d", w.id, m.incarnation)
-	}
-	variable, err := w.probe(s.cfg, s.clock, s.prefills())
+	w.id = m.id()
+	variable, err := s.variable(w)
 	if err != nil {
 		return err
 	}
@@ -183,23 +183,55 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 		return err
 	}
 	s.mu.Lock()
-	m.process = p
+	m.process.Store(p)
 	s.all = append(s.all, p)
+	stopped := s.stopped
 	s.mu.Unlock()
+	if stopped { // meanwhile: Stop has not seen this one
+		return errors.Join(fmt.Errorf("start worker %s: %w", w.id, errStopped), end(ctx, p))
+	}
+	if s.unprobed {
+		return nil
+	}
 	return s.probed(dir, w)
+}
+
+var errStopped = errors.New("the stack was stopped")
+
+// end ends a worker's processes and waits until they are gone.
+func end(ctx context.Context, p *launch.Process) error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a worker's processes do not end: %w", ctx.Err())
+	}
+}
+
+// variable is what tells a worker's processes how they are probed.
+func (s *stack) variable(w worker) (string, error) {
+	if s.unprobed {
+		return patched(w.id, s.cfg)
+	}
+	return w.probe(s.cfg, s.clock, s.prefills())
 }
 
 // probed makes sure that the probe records in each rank: a stack without its
 // recorder would pass for want of evidence.
 func (s *stack) probed(dir string, w worker) error {
+	// The file comes first: a recorder may have failed after it had made its source.
+	word, failed := os.ReadFile(filepath.Join(dir, "probe-"+w.id+".error"))
+	why := "it left no word why"
+	if failed == nil {
+		why = strings.TrimSpace(string(word))
+	}
 	for rank := range w.ranks {
 		id := rankName(w.id, rank)
-		if _, err := os.Stat(filepath.Join(dir, "events", id+".jsonl")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "events", id+".jsonl")); err == nil && failed != nil {
 			continue
-		}
-		why := "it left no word why"
-		if b, err := os.ReadFile(filepath.Join(dir, "probe-"+w.id+".error")); err == nil {
-			why = strings.TrimSpace(string(b))
 		}
 		return fmt.Errorf("the probe does not record in worker %s: %s; see the worker's log below %s", id, why, filepath.Join(dir, "logs"))
 	}
@@ -228,10 +260,10 @@ func (s *stack) prefills() map[string]string {
 
 // id is the name of the present incarnation.
 func (m *member) id() string {
-	if m.incarnation == 0 {
-		return m.worker.id
+	if n := m.incarnation.Load(); n > 0 {
+		return fmt.Sprintf("%s.%d", m.worker.id, n)
 	}
-	return fmt.Sprintf("%s.%d", m.worker.id, m.incarnation)
+	return m.worker.id
 }
 
 // exited passes the end of a worker on.
@@ -259,15 +291,14 @@ func (s *stack) Unknown() int {
 
 // Workers are the present incarnations, each rank as a worker of its own.
 func (s *stack) Workers() []adapters.Worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var all []adapters.Worker
 	for _, m := range s.members {
-		if m.process == nil || !m.process.Running() {
+		p := m.process.Load()
+		if p == nil || !p.Running() {
 			continue
 		}
 		for rank := range m.worker.ranks {
-			all = append(all, adapters.Worker{ID: rankName(m.id(), rank), Role: m.worker.role, PID: m.process.PID(), Pools: true})
+			all = append(all, adapters.Worker{ID: rankName(m.id(), rank), Role: m.worker.role, PID: p.PID(), Pools: true})
 		}
 	}
 	return all
@@ -275,8 +306,6 @@ func (s *stack) Workers() []adapters.Worker {
 
 // find resolves a role or a worker's id to a worker; of several of a role, the first.
 func (s *stack) find(name string) (*member, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, m := range s.members {
 		if string(m.worker.role) == name || m.worker.id == name || m.id() == name {
 			return m, nil
@@ -285,12 +314,25 @@ func (s *stack) find(name string) (*member, error) {
 	return nil, fmt.Errorf("no worker %q: expected a role or an id such as prefill-0", name)
 }
 
-func (s *stack) signal(name string, sig syscall.Signal) error {
+// running is a worker's process; an error says that there has been none.
+func (s *stack) running(name string) (*member, *launch.Process, error) {
 	m, err := s.find(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := m.process.Load()
+	if p == nil {
+		return nil, nil, fmt.Errorf("worker %s was not started", m.id())
+	}
+	return m, p, nil
+}
+
+func (s *stack) signal(name string, sig syscall.Signal) error {
+	_, p, err := s.running(name)
 	if err != nil {
 		return err
 	}
-	return m.process.Signal(sig)
+	return p.Signal(sig)
 }
 
 // Pause stops all processes of a worker where they are.
@@ -301,33 +343,23 @@ func (s *stack) Resume(_ context.Context, name string) error { return s.signal(n
 
 // Kill ends a worker at once, as a crash does, and waits until it is gone.
 func (s *stack) Kill(ctx context.Context, name string) error {
-	m, err := s.find(name)
+	_, p, err := s.running(name)
 	if err != nil {
 		return err
 	}
-	if err := m.process.Kill(); err != nil {
-		return err
-	}
-	select {
-	case <-m.process.Done():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return end(ctx, p)
 }
 
 // Restart starts the next incarnation of a worker, on the same ports.
 func (s *stack) Restart(ctx context.Context, name string) error {
-	m, err := s.find(name)
+	m, p, err := s.running(name)
 	if err != nil {
 		return err
 	}
-	if err := s.Kill(ctx, name); err != nil {
+	if err := end(ctx, p); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	m.incarnation++
-	s.mu.Unlock()
+	m.incarnation.Add(1)
 	for _, p := range s.of(spec.RolePrefill) {
 		p.between.Rename(m.worker.id, m.id())
 	}
@@ -391,7 +423,8 @@ func (s *stack) Served() map[string]any {
 	return served
 }
 
-// Stop ends every process, whatever it does, and closes the proxies.
+// Stop ends every process, whatever it does, and closes the proxies. It may be called
+// again.
 func (s *stack) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	if s.stopped {
