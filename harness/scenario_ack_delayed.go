@@ -9,11 +9,21 @@ import (
 func ackDelayed() Scenario {
 	w := plainWorkload()
 	w.onFault = map[string]giveUp{ruleHold: abort}
+	sglang := ackLate(2*time.Second, `
+  - name: `+ruleAck+`
+    when: {signal: ABORT_ACK}
+    do: hold
+    ordered: true
+    until: {event: free, why: timeout, from: decode, same: handoff}
+    limit: 6s
+`)
+	sglang.reach = map[string]func(*recorded) bool{"the word came after the end": ackAfterEnd}
 	return Scenario{
 		ID: "ack-delayed", Title: "The acknowledgement comes after the clock has decided",
 		Why:      "Two paths can end one lease, the clock's and the word's. Exactly one of them may, and the late word must change nothing.",
-		Branches: []string{"blocks were given back behind a fence", "the word came after the end"},
+		Branches: []string{"the word came after the end"},
 		shapes: map[string]shape{onReference: {
+			branches: []string{"blocks were given back behind a fence"},
 			plans: map[string]string{
 				"push": "rules:" + holdTransfer("w", "prefill", "30ms") + `
   - name: delay-the-ack
@@ -30,7 +40,7 @@ func ackDelayed() Scenario {
 			},
 			limits:   adapters.Limits{AbortTimeout: 120 * time.Millisecond, Lease: 200 * time.Millisecond, Heartbeat: 30 * time.Millisecond},
 			workload: w,
-		}},
+		}, onSGLang: sglang},
 		reach: map[string]func(*recorded) bool{
 			"blocks were given back behind a fence": fencedRelease,
 			"the word came after the end":           lateWord,

@@ -1,6 +1,12 @@
 package harness
 
-import "conform/spec"
+import (
+	"context"
+	"strings"
+
+	"conform/adapters"
+	"conform/spec"
+)
 
 func ackStale() Scenario {
 	w := plainWorkload()
@@ -8,8 +14,9 @@ func ackStale() Scenario {
 	return Scenario{
 		ID: "ack-stale", Title: "Acknowledgements come twice, the second one late",
 		Why:      "Keys come round. A word about the earlier use of a key that is taken for the present one releases memory in use.",
-		Branches: []string{"a signal was taken in twice", "a word came after the end"},
+		Branches: []string{"a signal was taken in twice"},
 		shapes: map[string]shape{onReference: {
+			branches: []string{"a word came after the end"},
 			plans: map[string]string{
 				"push": "rules:" + holdTransfer("w", "prefill", "30ms") + `
   - name: repeat-the-status
@@ -29,10 +36,31 @@ func ackStale() Scenario {
 `,
 			},
 			workload: w,
+		}, onSGLang: {
+			plans: map[string]string{"": `rules:
+  - name: ` + ruleHold + `
+    when: {access: w, pool: kv, from: prefill, nth: 3, every: 1, count: 2}
+    do: hold
+    until: {event: idle}
+    limit: 40s
+  - name: repeat-the-ack
+    when: {signal: ABORT_ACK, count: 1}
+    do: duplicate
+    until: {signal: ABORT, same: handoff}
+    limit: 30s
+`},
+			cast: func(l adapters.Limits, p adapters.Pace) []part {
+				parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
+				parts[2].handoff = sameKey
+				return parts
+			},
+			play: playAckStale, branches: []string{"an old acknowledgement came while its key was cancelled again"},
+			hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve},
 		}},
 		reach: map[string]func(*recorded) bool{
-			"a signal was taken in twice": takenTwice,
-			"a word came after the end":   lateWord,
+			"a signal was taken in twice":                                   takenTwice,
+			"a word came after the end":                                     lateWord,
+			"an old acknowledgement came while its key was cancelled again": staleAck,
 		},
 	}
 }
@@ -62,5 +90,84 @@ func lateWord(r *recorded) bool {
 	return r.any(func(e *spec.Event) bool {
 		t, was := gone[e.Src+"\x00"+e.Handoff]
 		return was && e.K == spec.KindObserve && e.Th == "main" && t < e.T
+	})
+}
+
+// Two parts with one key, one after the other.
+const (
+	partAgain = "same-key-again"
+	sameKey   = "room-77"
+)
+
+// playAckStale cancels two requests of one key, each while its transfer is held. The
+// first one's acknowledgement comes again as soon as the second has been cancelled.
+func playAckStale(ctx context.Context, d *director) error {
+	loser, err := d.holdLoser(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	if err := d.endedAtPrefill(ctx, loser); err != nil {
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	ack := d.at(spec.RoleDecode, spec.KindObserve, ofFamily("ABORT_ACK"))
+	if _, err := d.soon(ctx, ack); err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.freedAtDecode(loser)); err != nil {
+		return err
+	}
+	again, err := d.send(ctx, partAgain)
+	if err != nil {
+		return err
+	}
+	if _, err := d.fired(ctx, ruleHold, 2); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, again, spec.RoleDecode); err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, nth(2, ack)); err != nil {
+		return err
+	}
+	if err := d.churn(ctx, 6, 7); err != nil {
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	return d.waitAll(ctx)
+}
+
+// ofFamily picks signals by what precedes the "/" of their kind.
+func ofFamily(name string) func(*spec.Event) bool {
+	return func(e *spec.Event) bool {
+		family, _, _ := strings.Cut(e.Signal, "/")
+		return family == name
+	}
+}
+
+// staleAck looks for a decode worker that has asked to abort a key twice, and takes in
+// an acknowledgement that it has taken in before, by its id.
+func staleAck(r *recorded) bool {
+	seen, asked := map[string]bool{}, map[string]int{}
+	return r.any(func(e *spec.Event) bool {
+		key, _, _ := strings.Cut(e.Handoff, "#")
+		switch {
+		case r.role[e.Src] != spec.RoleDecode:
+		case e.K == spec.KindEmit && e.Signal == "ABORT":
+			asked[key]++
+		case e.K == spec.KindObserve && ofFamily("ABORT_ACK")(e):
+			id := e.Src + "\x00" + e.Sig
+			stale := seen[id] && asked[key] > 1
+			seen[id] = true
+			return stale
+		}
+		return false
 	})
 }

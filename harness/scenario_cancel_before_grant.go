@@ -1,6 +1,12 @@
 package harness
 
-import "conform/spec"
+import (
+	"context"
+	"time"
+
+	"conform/adapters"
+	"conform/spec"
+)
 
 const ruleOvertake = "hold-the-grant"
 
@@ -9,9 +15,9 @@ func cancelBeforeGrant() Scenario {
 	w.onFault = map[string]giveUp{ruleOvertake: abort}
 	return Scenario{
 		ID: "cancel-before-grant", Title: "A cancellation overtakes the grant that it cancels",
-		Why:      "Who takes in a cancellation for something that it has not seen must remember it, or the grant that comes later starts a transfer for a request that has ended.",
-		Branches: []string{"the end of a handoff was known before its grant came"},
+		Why: "Who takes in a cancellation for something that it has not seen must remember it, or the grant that comes later starts a transfer for a request that has ended.",
 		shapes: map[string]shape{onReference: {
+			branches: []string{"the end of a handoff was known before its grant came"},
 			plans: map[string]string{
 				"push": `rules:
   - name: ` + ruleOvertake + `
@@ -29,8 +35,23 @@ func cancelBeforeGrant() Scenario {
 `,
 			},
 			workload: w,
+		}, onSGLang: {
+			limits: adapters.Limits{HandoffTimeout: 8 * time.Second},
+			cast: func(l adapters.Limits, _ adapters.Pace) []part {
+				return []part{
+					{name: partWarm, prompt: 30, output: 4},
+					{name: partVictim, prompt: l.DecodeTokens * 3 / 4, output: l.DecodeTokens / 5},
+					{name: partLoser, prompt: l.DecodeTokens / 2, output: 8},
+					{name: partAfter, prompt: 60, output: 8},
+				}
+			},
+			play: playNoRoom, hears: []spec.Kind{spec.KindAccept, spec.KindAdmit, spec.KindCancel, spec.KindFinish, spec.KindFree},
+			branches: []string{"a request was cancelled before decode granted anything"},
 		}},
-		reach: map[string]func(*recorded) bool{"the end of a handoff was known before its grant came": cancelledFirst},
+		reach: map[string]func(*recorded) bool{
+			"the end of a handoff was known before its grant came":   cancelledFirst,
+			"a request was cancelled before decode granted anything": cancelledUngranted,
+		},
 	}
 }
 
@@ -46,5 +67,51 @@ func cancelledFirst(r *recorded) bool {
 	return r.any(func(e *spec.Event) bool {
 		t, ended := over[e.Handoff]
 		return ended && e.K == spec.KindObserve && (e.Signal == "METADATA" || e.Signal == "KV_PARAMS") && t < e.T
+	})
+}
+
+// playNoRoom cancels a request that both stages have admitted, and that decode has no
+// room for: it waits for what the bystander holds. Nothing has been granted, so
+// nothing has to be waited for.
+func playNoRoom(ctx context.Context, d *director) error {
+	if err := d.serve(ctx, partWarm); err != nil {
+		return err
+	}
+	victim, err := d.send(ctx, partVictim)
+	if err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(victim.id))); err != nil {
+		return err
+	}
+	loser, err := d.send(ctx, partLoser)
+	if err != nil {
+		return err
+	}
+	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode} {
+		if _, err := d.soon(ctx, d.at(role, spec.KindAdmit, ofReq(loser.id))); err != nil {
+			return err
+		}
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	if err := d.waitAll(ctx); err != nil {
+		return err
+	}
+	return d.serve(ctx, partAfter)
+}
+
+// cancelledUngranted looks for a request that decode took in as cancelled and never
+// granted a block for.
+func cancelledUngranted(r *recorded) bool {
+	granted := map[string]bool{}
+	for i := range r.events {
+		if e := &r.events[i]; e.K == spec.KindGrant {
+			granted[e.Req] = true
+		}
+	}
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindCancel && r.role[e.Src] == spec.RoleDecode && !granted[e.Req]
 	})
 }

@@ -24,7 +24,9 @@ func mixedLoad() Scenario {
 			"a block was reused":    reused(time.Hour),
 			"answers were streamed": kindAt(spec.RoleDecode, spec.KindOutput),
 			"a request read another's pages from the prefix cache": func(r *recorded) bool {
-				return r.any(func(e *spec.Event) bool { return e.K == spec.KindHold && e.Req != "" && r.role[e.Src] == spec.RolePrefill })
+				return r.any(func(e *spec.Event) bool {
+					return e.K == spec.KindHold && e.Req != "" && r.role[e.Src] == spec.RolePrefill
+				})
 			},
 		},
 	}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"time"
 
 	"conform/adapters"
@@ -19,10 +20,43 @@ func rejectDecodeCapacity() Scenario {
 			// Room for all that the defect reject-leaks-peer leaks.
 			limits:   adapters.Limits{PrefillBlocks: 128, HandoffTimeout: time.Second},
 			workload: w,
+		}, onSGLang: {
+			// Decode has a quarter of prefill's pool. Prefill learns of the refusal by no
+			// message: its clock is short, so that the run sees how its part ends.
+			limits: adapters.Limits{PrefillBlocks: 64, DecodeBlocks: 16, HandoffTimeout: 4 * time.Second},
+			cast: func(l adapters.Limits, _ adapters.Pace) []part {
+				return []part{
+					{name: partWarm, prompt: 30, output: 4},
+					{name: "too-long", prompt: l.DecodeTokens * 2, output: 8},
+					{name: partAfter, prompt: 60, output: 8},
+				}
+			},
+			play: func(ctx context.Context, d *director) error {
+				for _, name := range []string{partWarm, "too-long", partAfter} {
+					if err := d.serve(ctx, name); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			branches: []string{"prefill had admitted a request that decode rejected"},
 		}},
 		reach: map[string]func(*recorded) bool{
+			"prefill had admitted a request that decode rejected":       admittedRejected,
 			"decode rejected a request":                                 kindAt(spec.RoleDecode, spec.KindReject),
 			"prefill had computed for a rejected request, and was told": observed(spec.RolePrefill, "READ_ABORT"),
 		},
 	}
+}
+
+func admittedRejected(r *recorded) bool {
+	rejected := map[string]bool{}
+	for i := range r.events {
+		if e := &r.events[i]; e.K == spec.KindReject && r.role[e.Src] == spec.RoleDecode {
+			rejected[e.Req] = true
+		}
+	}
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindAdmit && r.role[e.Src] == spec.RolePrefill && rejected[e.Req]
+	})
 }

@@ -28,7 +28,7 @@ func sourceReuse() Scenario {
 			},
 		},
 		reach: map[string]func(*recorded) bool{
-			"a transfer was open when its request was cancelled":       openAt(isKind(spec.KindCancel)),
+			"a transfer was open when its request was cancelled":     openAt(isKind(spec.KindCancel)),
 			"prefill gave pages of the cancelled request to another": sourceReused,
 		},
 	}

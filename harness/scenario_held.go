@@ -1,0 +1,127 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+// What plays on a real engine that hold a transfer have in common.
+
+// someTime is how long a play waits for what the stack may never do.
+const someTime = 12 * time.Second
+
+// soon is await, for someTime at most.
+func (d *director) soon(ctx context.Context, f func(*spec.Event) bool) (spec.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, someTime)
+	defer cancel()
+	return d.await(ctx, f)
+}
+
+// perhaps waits for what may come or not: what follows in the play does without it.
+func (d *director) perhaps(ctx context.Context, f func(*spec.Event) bool) error {
+	if _, err := d.soon(ctx, f); err != nil && ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// nth picks the nth event that f picks.
+func nth(n int, f func(*spec.Event) bool) func(*spec.Event) bool {
+	return func(e *spec.Event) bool {
+		if f(e) {
+			n--
+		}
+		return n == 0
+	}
+}
+
+// because picks events with a why.
+func because(why string) func(*spec.Event) bool {
+	return func(e *spec.Event) bool { return e.Why == why }
+}
+
+// holdOpen holds the nth transfer of a pool that prefill posts until the play lets
+// it go.
+func holdOpen(pool string, nth int) string {
+	return fmt.Sprintf(`rules:
+  - name: %s
+    when: {access: w, pool: %s, from: prefill, nth: %d}
+    do: hold
+    until: {event: idle}
+    limit: 40s
+`, ruleHold, pool, nth)
+}
+
+// castHeld is what holdLoser sends: the bystander's answer is short, the loser takes
+// so many tokens.
+func castHeld(loser func(adapters.Limits) int) func(adapters.Limits, adapters.Pace) []part {
+	return func(l adapters.Limits, _ adapters.Pace) []part {
+		return []part{
+			{name: partWarm, prompt: 30, output: 4},
+			{name: partVictim, prompt: 20, output: 40},
+			{name: partLoser, prompt: loser(l), output: 8},
+			{name: partAfter, prompt: 60, output: 8},
+		}
+	}
+}
+
+// partAfter shows that the stack still serves.
+const partAfter = "afterwards"
+
+func fifthOfDecode(l adapters.Limits) int { return l.DecodeTokens / 5 }
+
+// abortAt cancels a request at a stage, and waits until that stage has taken it in.
+// A request that has ended meanwhile is as good.
+func (d *director) abortAt(ctx context.Context, s *sent, at spec.Role) error {
+	if err := d.abort(ctx, s, at); err != nil {
+		return err
+	}
+	_, err := d.soon(ctx, d.at(at, spec.KindCancel, ofReq(s.id)))
+	return err
+}
+
+// endedAtPrefill waits until prefill has let go of a request, or has had the time to:
+// one that keeps its pages until the transfer is over doesn't let go before.
+func (d *director) endedAtPrefill(ctx context.Context, s *sent) error {
+	short, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err := d.await(short, d.at(spec.RolePrefill, spec.KindFree, ofReq(s.id), inPool("aux")))
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// freedAtDecode picks that decode gives pages of a request back.
+func (d *director) freedAtDecode(s *sent) func(*spec.Event) bool {
+	return d.at(spec.RoleDecode, spec.KindFree, ofReq(s.id), inPool("kv"))
+}
+
+// openAtStage is openAt for events of one role.
+func openAtStage(role spec.Role, k spec.Kind) func(*recorded) bool {
+	return func(r *recorded) bool {
+		return openAt(func(e *spec.Event) bool { return e.K == k && r.role[e.Src] == role })(r)
+	}
+}
+
+// ackAfterEnd looks for an acknowledgement that a worker took in after it had given
+// back all that it held for that handoff.
+func ackAfterEnd(r *recorded) bool {
+	gone := map[string]int64{}
+	for i := range r.events {
+		if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" {
+			if key := e.Src + "\x00" + e.Handoff; gone[key] == 0 {
+				gone[key] = e.T
+			}
+		}
+	}
+	return r.any(func(e *spec.Event) bool {
+		t, was := gone[e.Src+"\x00"+e.Handoff]
+		return was && e.K == spec.KindObserve && strings.HasPrefix(e.Signal, "ABORT_ACK") && t < e.T
+	})
+}
