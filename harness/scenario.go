@@ -102,7 +102,8 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
-		holdTimeout(), sourceReuse(), mixedLoad(),
+		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(),
+		preemptDuringHandoff(), fanOut(), twoRanks(), mixedLoad(),
 	}
 }
 

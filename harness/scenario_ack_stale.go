@@ -152,21 +152,34 @@ func ofFamily(name string) func(*spec.Event) bool {
 	}
 }
 
-// staleAck looks for a decode worker that has asked to abort a key twice, and takes in
-// an acknowledgement that it has taken in before, by its id.
+// staleAck looks for a decode worker that has cancelled a key twice, and takes in more
+// acknowledgements of that key than prefill had sent by then: one came again.
 func staleAck(r *recorded) bool {
-	seen, asked := map[string]bool{}, map[string]int{}
+	key := func(e *spec.Event) string {
+		base, _, _ := strings.Cut(e.Handoff, "#") // a further use of a key
+		return base
+	}
+	sent := map[string][]int64{}
+	for i := range r.events {
+		if e := &r.events[i]; e.K == spec.KindEmit && ofFamily("ABORT_ACK")(e) {
+			sent[key(e)] = append(sent[key(e)], e.T)
+		}
+	}
+	asked, taken := map[string]int{}, map[string]int{}
 	return r.any(func(e *spec.Event) bool {
-		key, _, _ := strings.Cut(e.Handoff, "#")
 		switch {
 		case r.role[e.Src] != spec.RoleDecode:
 		case e.K == spec.KindEmit && e.Signal == "ABORT":
-			asked[key]++
+			asked[key(e)]++
 		case e.K == spec.KindObserve && ofFamily("ABORT_ACK")(e):
-			id := e.Src + "\x00" + e.Sig
-			stale := seen[id] && asked[key] > 1
-			seen[id] = true
-			return stale
+			taken[key(e)]++
+			before := 0
+			for _, t := range sent[key(e)] {
+				if t < e.T {
+					before++
+				}
+			}
+			return asked[key(e)] > 1 && taken[key(e)] > before
 		}
 		return false
 	})

@@ -29,7 +29,7 @@ func peerSilent() Scenario {
     when: {http: GET /health, from: decode, to: prefill}
     do: fail
 `},
-			limits: adapters.Limits{Heartbeat: time.Second, AbortTimeout: 3 * time.Second},
+			limits: adapters.Limits{Heartbeat: time.Second},
 			cast:   castHeld(fifthOfDecode), play: playSilent,
 			hears:    []spec.Kind{spec.KindAccept, spec.KindFree, spec.KindFinish},
 			branches: []string{"a request ended at decode while its transfer was open"},
@@ -77,9 +77,6 @@ func playSilent(ctx context.Context, d *director) error {
 		return err
 	}
 	if err := d.rule(ruleSilence, false); err != nil {
-		return err
-	}
-	if err := d.perhaps(ctx, d.freedAtDecode(loser)); err != nil {
 		return err
 	}
 	if err := d.churn(ctx, 6, 7); err != nil {

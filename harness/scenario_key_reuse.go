@@ -1,0 +1,79 @@
+package harness
+
+import (
+	"context"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+func keyReuse() Scenario {
+	const open, used = "a transfer was open when its request was cancelled", "its key named another request while it was open"
+	return Scenario{
+		ID: "key-reuse", Title: "The key of a cancelled handoff is used again while its transfer runs",
+		Why:      "Chunks, grants and words name a handoff by its key. What was queued under the earlier use of it must not be carried out under the present one.",
+		Branches: []string{open, used},
+		shapes: map[string]shape{onSGLang: {
+			plans: map[string]string{"": holdOpen("kv", 3)},
+			args:  []string{"--chunked-prefill-size", "128"},
+			cast: func(l adapters.Limits, p adapters.Pace) []part {
+				parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
+				parts[2].handoff = sameKey
+				return parts
+			},
+			play: playKeyReuse, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindGrant, spec.KindEmit},
+		}},
+		reach: map[string]func(*recorded) bool{open: openAtStage(spec.RoleDecode, spec.KindCancel), used: keyUsedAgain},
+	}
+}
+
+// playKeyReuse cancels a request of two chunks while the first is held and the second
+// waits behind it, then sends another with its key.
+func playKeyReuse(ctx context.Context, d *director) error {
+	loser, err := d.holdLoser(ctx)
+	if err != nil {
+		return err
+	}
+	queued := d.at(spec.RolePrefill, spec.KindEmit, ofReq(loser.id), ofSignal("XFER_POST"))
+	if _, err := d.soon(ctx, nth(2, queued)); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	if err := d.endedAtPrefill(ctx, loser); err != nil {
+		return err
+	}
+	again, err := d.send(ctx, partAgain)
+	if err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindGrant, ofReq(again.id))); err != nil {
+		return err
+	}
+	posted := d.at(spec.RolePrefill, spec.KindEmit, ofReq(again.id), ofSignal("XFER_POST"))
+	if err := d.perhaps(ctx, nth(2, posted)); err != nil { // a stack may refuse the key
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	if err := d.serve(ctx, partAfter); err != nil {
+		return err
+	}
+	return d.waitAll(ctx)
+}
+
+// keyUsedAgain looks for a handoff that is a further use of a key ("key#1") under
+// which decode granted blocks while a transfer of the earlier use was open.
+func keyUsedAgain(r *recorded) bool {
+	return r.any(func(begin *spec.Event) bool {
+		if begin.K != spec.KindBegin || begin.Handoff == "" || !r.remote(begin) {
+			return false
+		}
+		end := r.ends[begin.Access]
+		return r.any(func(e *spec.Event) bool {
+			return e.K == spec.KindGrant && e.Handoff == begin.Handoff+"#1" && e.T > begin.T && (end == nil || e.T < end.T)
+		})
+	})
+}
