@@ -104,6 +104,9 @@ type Request struct {
 	Prompt []int32
 	Output int // tokens, at most
 	Stream bool
+	// Samples is how many answers to the one prompt are wanted; 0 and 1 are one. The
+	// answer then holds the tokens of each, one after the other.
+	Samples int
 	// Handoff is a key to use for its handoff, such as one that was used before; ""
 	// lets the stack choose.
 	Handoff string

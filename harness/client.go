@@ -55,6 +55,7 @@ type request struct {
 	giveUp   giveUp        // by itself, 0 for not
 	giveUpIn time.Duration // after it was sent
 
+	samples         int    // answers to the one prompt; 0 is one
 	handoff         string // "" lets the stack choose
 	prefill, decode int    // which worker of each role
 }
@@ -162,7 +163,7 @@ func (c *clients) one(ctx context.Context, thread string, q request) told {
 	done := make(chan told, 1)
 	go func() {
 		a, err := c.stack.Generate(ctx, adapters.Request{
-			ID: q.id, Prompt: q.prompt, Output: q.output, Stream: q.stream, Handoff: q.handoff, Prefill: q.prefill, Decode: q.decode,
+			ID: q.id, Prompt: q.prompt, Output: q.output, Stream: q.stream, Samples: q.samples, Handoff: q.handoff, Prefill: q.prefill, Decode: q.decode,
 		})
 		done <- told{a, err, run.Err() != nil}
 	}()
@@ -290,6 +291,7 @@ func (c *clients) ended(ctx context.Context, thread string, q request, t told) {
 		}
 		e := spec.Event{K: spec.KindAnswer, Th: thread, Req: q.id, Sum: tokenDigest(t.Tokens)}
 		if right := c.stack.Reference(q.prompt, n); len(right) > 0 {
+			right = slices.Repeat(right, max(q.samples, 1))
 			e.Expect, e.HasExp = tokenDigest(right), true
 		} else {
 			c.mu.Lock()

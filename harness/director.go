@@ -20,6 +20,7 @@ type part struct {
 	name           string // as the play calls it
 	prompt, output int    // tokens; the prompt is drawn from the seed
 	stream         bool
+	samples        int    // answers to the one prompt; 0 is one
 	handoff        string // a key to use; "" lets the stack choose
 	prefill        int    // which worker of each role serves it, from 0
 	decode         int
@@ -45,7 +46,7 @@ func drawCast(parts []part, seed uint64, pace adapters.Pace) []request {
 		}
 		reqs[i] = request{
 			id: requestID(i), prompt: prompt, output: p.output, stream: p.stream,
-			handoff: p.handoff, prefill: p.prefill, decode: p.decode,
+			samples: p.samples, handoff: p.handoff, prefill: p.prefill, decode: p.decode,
 		}
 	}
 	return reqs

@@ -19,8 +19,8 @@ const maxAnswer = 16 << 20
 
 // Generate sends POST /generate to the router and reads the answer's lines.
 func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answer, error) {
-	if r.Handoff != "" || r.Prefill != 0 || r.Decode != 0 {
-		return adapters.Answer{}, fmt.Errorf("request %s chooses its handoff or its workers: %w", r.ID, adapters.ErrUnsupported)
+	if r.Handoff != "" || r.Prefill != 0 || r.Decode != 0 || r.Samples > 1 {
+		return adapters.Answer{}, fmt.Errorf("request %s chooses its handoff or its workers, or wants several answers: %w", r.ID, adapters.ErrUnsupported)
 	}
 	resp, err := s.post(ctx, s.clientHTTP.Addr(), "/generate", clientRequest{Req: r.ID, Prompt: r.Prompt, MaxNew: r.Output, Stream: r.Stream})
 	if err != nil {

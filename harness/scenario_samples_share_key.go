@@ -1,0 +1,60 @@
+package harness
+
+import (
+	"context"
+
+	"conform/adapters"
+	"conform/spec"
+)
+
+func samplesShareKey() Scenario {
+	const shared, several = "a key named several requests of a stage", "the other client was served meanwhile"
+	return Scenario{
+		ID: "samples-share-key", Title: "A client wants several answers to one prompt, and a stage makes them requests of one key",
+		Why:      "One request of the client's may be several of the engine's. Each has blocks of its own, and a key for two of them names neither.",
+		Branches: []string{shared, several},
+		shapes: map[string]shape{onSGLang: {
+			limits: adapters.Limits{},
+			cast: func(l adapters.Limits, _ adapters.Pace) []part {
+				return []part{
+					{name: partWarm, prompt: 30, output: 4},
+					{name: "several", prompt: l.DecodeTokens / 8, output: 16, samples: 3},
+					{name: partVictim, prompt: l.DecodeTokens / 8, output: 16},
+					{name: partAfter, prompt: 60, output: 8},
+				}
+			},
+			play: playSamples, hears: []spec.Kind{spec.KindAccept},
+		}},
+		reach: map[string]func(*recorded) bool{shared: keyOfSeveral, several: servedAtDecode},
+	}
+}
+
+// playSamples asks for several answers, and for one to another prompt at the same time.
+func playSamples(ctx context.Context, d *director) error {
+	if err := d.serve(ctx, partWarm); err != nil {
+		return err
+	}
+	for _, name := range []string{"several", partVictim} {
+		if _, err := d.send(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := d.waitAll(ctx); err != nil {
+		return err
+	}
+	return d.serve(ctx, partAfter)
+}
+
+// keyOfSeveral looks for a key that two requests of one stage had, one of them as a
+// further use ("key#1").
+func keyOfSeveral(r *recorded) bool {
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindAdmit && len(e.Handoff) > 2 && e.Handoff[len(e.Handoff)-2:] == "#1"
+	})
+}
+
+func servedAtDecode(r *recorded) bool {
+	return r.any(func(e *spec.Event) bool {
+		return e.K == spec.KindFinish && r.role[e.Src] == spec.RoleDecode && e.Result == spec.OutcomeOK
+	})
+}
