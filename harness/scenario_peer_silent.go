@@ -79,6 +79,9 @@ func playSilent(ctx context.Context, d *director) error {
 	if err := d.rule(ruleSilence, false); err != nil {
 		return err
 	}
+	if err := d.endedAtPrefill(ctx, loser); err != nil {
+		return err
+	}
 	if err := d.churn(ctx, 6, 7); err != nil {
 		return err
 	}
