@@ -88,7 +88,7 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindFree, Req: "other"}), []int{1, 2}},
 		"askedTwice": {askedTwice, cancel("c", "r", "a")(cancel("c", "r", "b")(cancel("c", "r", "a")(newTape("c")))), []int{1, 2, 3}},
 		"keyUsedAgain": {keyUsedAgain, newTape("p0", "d0").write("w", "k", "r", "kv").
-			add("d0", spec.Event{K: spec.KindGrant, Handoff: "k#1"}), []int{1, 2}},
+			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"}), []int{1, 2}},
 		"cancelledQueued": {cancelledQueued, cancel("p0", "r", "")(newTape("p0").
 			add("p0", spec.Event{K: spec.KindAlloc, Pool: "aux", Req: "r"})), []int{1, 2}},
 		"endedAtDecode": {endedAtDecode, cancel("p0", "r", "")(newTape("p0", "d0").
@@ -138,7 +138,7 @@ func TestBranchesNeedTheirOrder(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Req: "r", Why: "preempt"}).
 			add("d0", spec.Event{K: spec.KindAlloc, Pool: "kv", Req: "r", Blocks: kvBlock}).add("d0", cancelled)},
 		"the key again after the transfer": {keyUsedAgain, newTape("p0", "d0").write("w", "k", "r", "kv").end("w").
-			add("d0", spec.Event{K: spec.KindGrant, Handoff: "k#1"})},
+			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"})},
 		"slots after the transfer": {slotsWentRound, newTape("p0", "d0").add("d0", spec.Event{K: spec.KindPool, Pool: "aux", Count: 2}).
 			write("w", "k", "r", "aux").end("w").add("d0", spec.Event{K: spec.KindAlloc, Pool: "aux", Blocks: spec.MakeBlocks(0)})},
 		"the acknowledgement before the end": {ackAfterEnd, newTape("d0").

@@ -54,10 +54,10 @@ func playQueued(ctx context.Context, d *director) error {
 	if err := d.abortAt(ctx, loser, spec.RolePrefill); err != nil {
 		return err
 	}
-	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindFinish, ofReq(loser.id))); err != nil {
+	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	if err := d.release(ruleHold); err != nil {
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindFinish, ofReq(loser.id))); err != nil {
 		return err
 	}
 	if err := d.serve(ctx, partAfter); err != nil {

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"time"
 
 	"conform/adapters"
 	"conform/spec"
@@ -14,14 +15,15 @@ func keyReuse() Scenario {
 		Why:      "Chunks, grants and words name a handoff by its key. What was queued under the earlier use of it must not be carried out under the present one.",
 		Branches: []string{open, used},
 		shapes: map[string]shape{onSGLang: {
-			plans: map[string]string{"": holdOpen("kv", 3)},
-			args:  []string{"--chunked-prefill-size", "128"},
+			plans:  map[string]string{"": holdOpen("kv", 3)},
+			limits: adapters.Limits{AbortTimeout: 5 * time.Second},
+			args:   []string{"--chunked-prefill-size", "128"},
 			cast: func(l adapters.Limits, p adapters.Pace) []part {
 				parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
 				parts[2].handoff = sameKey
 				return parts
 			},
-			play: playKeyReuse, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindGrant, spec.KindEmit},
+			play: playKeyReuse, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve, spec.KindEmit},
 		}},
 		reach: map[string]func(*recorded) bool{open: openAtStage(spec.RoleDecode, spec.KindCancel), used: keyUsedAgain},
 	}
@@ -48,7 +50,7 @@ func playKeyReuse(ctx context.Context, d *director) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindGrant, ofReq(again.id))); err != nil {
+	if _, err := d.soon(ctx, d.at(spec.RolePrefill, spec.KindObserve, ofReq(again.id), ofSignal("METADATA"))); err != nil {
 		return err
 	}
 	posted := d.at(spec.RolePrefill, spec.KindEmit, ofReq(again.id), ofSignal("XFER_POST"))
@@ -65,7 +67,7 @@ func playKeyReuse(ctx context.Context, d *director) error {
 }
 
 // keyUsedAgain looks for a handoff that is a further use of a key ("key#1") under
-// which decode granted blocks while a transfer of the earlier use was open.
+// which decode sent a grant while a transfer of the earlier use was open.
 func keyUsedAgain(r *recorded) bool {
 	return r.any(func(begin *spec.Event) bool {
 		if begin.K != spec.KindBegin || begin.Handoff == "" || !r.remote(begin) {
@@ -73,7 +75,7 @@ func keyUsedAgain(r *recorded) bool {
 		}
 		end := r.ends[begin.Access]
 		return r.any(func(e *spec.Event) bool {
-			return e.K == spec.KindGrant && e.Handoff == begin.Handoff+"#1" && e.T > begin.T && (end == nil || e.T < end.T)
+			return e.K == spec.KindEmit && e.Signal == "METADATA" && e.Handoff == begin.Handoff+"#1" && e.T > begin.T && (end == nil || e.T < end.T)
 		})
 	})
 }
