@@ -2,6 +2,8 @@ package harness
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"conform/adapters"
 	"conform/spec"
@@ -14,11 +16,11 @@ func samplesShareKey() Scenario {
 		Why:      "One request of the client's may be several of the engine's. Each has blocks of its own, and a key for two of them names neither.",
 		Branches: []string{shared, several},
 		shapes: map[string]shape{onSGLang: {
-			limits: adapters.Limits{},
+			limits: adapters.Limits{HandoffTimeout: 4 * time.Second, AbortTimeout: 3 * time.Second},
 			cast: func(l adapters.Limits, _ adapters.Pace) []part {
 				return []part{
 					{name: partWarm, prompt: 30, output: 4},
-					{name: "several", prompt: l.DecodeTokens / 8, output: 16, samples: 3},
+					{name: partSeveral, prompt: l.DecodeTokens / 8, output: 16, samples: 3},
 					{name: partVictim, prompt: l.DecodeTokens / 8, output: 16},
 					{name: partAfter, prompt: 60, output: 8},
 				}
@@ -29,18 +31,28 @@ func samplesShareKey() Scenario {
 	}
 }
 
-// playSamples asks for several answers, and for one to another prompt at the same time.
+// partSeveral wants several answers.
+const partSeveral = "several"
+
+// playSamples asks for several answers, and for one to another prompt at the same
+// time. The client of the several waits for them for some time only.
 func playSamples(ctx context.Context, d *director) error {
 	if err := d.serve(ctx, partWarm); err != nil {
 		return err
 	}
-	for _, name := range []string{"several", partVictim} {
-		if _, err := d.send(ctx, name); err != nil {
+	several, err := d.send(ctx, partSeveral)
+	if err != nil {
+		return err
+	}
+	if err := d.serve(ctx, partVictim); err != nil {
+		return err
+	}
+	patience, cancel := context.WithTimeout(ctx, someTime)
+	defer cancel()
+	if _, err := several.wait(patience); err != nil && ctx.Err() == nil {
+		if err := d.leave(ctx, several); err != nil && !errors.Is(err, errEnded) {
 			return err
 		}
-	}
-	if err := d.waitAll(ctx); err != nil {
-		return err
 	}
 	return d.serve(ctx, partAfter)
 }

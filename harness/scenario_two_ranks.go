@@ -28,7 +28,7 @@ func twoRanks() Scenario {
     until: {event: idle}
     limit: 40s
 `},
-			limits:   adapters.Limits{HandoffTimeout: 90 * time.Second},
+			limits:   adapters.Limits{HandoffTimeout: 90 * time.Second, AbortTimeout: 6 * time.Second},
 			topology: adapters.Topology{PrefillTP: 2, DecodeTP: 2},
 			cast:     castHeld(fifthOfDecode), play: playRanks,
 			hears: []spec.Kind{spec.KindAccept, spec.KindFinish, spec.KindFree},
