@@ -31,7 +31,10 @@ var preload = []string{
 // The texts of a log that say how a start went.
 const readyText = "The server is fired up and ready to roll!"
 
-var failedTexts = []string{"Received sigquit from a child process"}
+var failedTexts = []string{
+	"Received sigquit from a child process",
+	"error while attempting to bind on address", // it says that it is ready all the same
+}
 
 // Adapter drives SGLang. It holds what the stacks of one run share: the fork server
 // and the reference answers. The zero value does not work; see [New].

@@ -57,7 +57,7 @@ func roomOf(id string) uint64 {
 // Generate sends both legs at once and answers with decode's, when both have
 // ended, as SGLang's own small router does.
 func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answer, error) {
-	room, err := s.roomFor(r)
+	room, err := roomFor(r)
 	if err != nil {
 		return adapters.Answer{}, err
 	}
@@ -67,6 +67,9 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	}
 	p.between.Name(room, r.ID)
 	body := generateBody{ID: r.ID, InputIDs: r.Prompt, Sampling: greedy(r.Output), Stream: r.Stream, Host: "127.0.0.1", Room: &room}
+	if err := sampled(body, r); err != nil {
+		return adapters.Answer{}, err
+	}
 	var answer adapters.Answer
 	var failure error
 	var legs sync.WaitGroup
@@ -82,18 +85,16 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	return answer, failure
 }
 
-// roomFor is the room to use, and remembers it as the request's.
-func (s *stack) roomFor(r adapters.Request) (uint64, error) {
-	room := roomOf(r.ID)
-	if r.Handoff != "" {
-		var err error
-		if room, err = strconv.ParseUint(strings.TrimPrefix(r.Handoff, "room-"), 10, 63); err != nil {
-			return 0, fmt.Errorf("request %s is to use handoff %q: expected room-NUMBER: %w", r.ID, r.Handoff, adapters.ErrUnsupported)
-		}
+// roomFor is the room to use: room-7, or an earlier use of it such as room-7#1, is 7.
+func roomFor(r adapters.Request) (uint64, error) {
+	if r.Handoff == "" {
+		return roomOf(r.ID), nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rooms[r.ID] = room
+	number, _, _ := strings.Cut(strings.TrimPrefix(r.Handoff, "room-"), "#")
+	room, err := strconv.ParseUint(number, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("request %s is to use handoff %q: expected room-NUMBER: %w", r.ID, r.Handoff, adapters.ErrUnsupported)
+	}
 	return room, nil
 }
 
@@ -152,6 +153,9 @@ func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
 			a.Outcome = spec.OutcomeRejected
 		}
 		return nil
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) {
+		return readSamples(b, a, body)
 	}
 	var p part
 	if err := json.Unmarshal(b, &p); err != nil {

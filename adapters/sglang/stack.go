@@ -40,7 +40,6 @@ type stack struct {
 	mu      sync.Mutex
 	members []*member // in the order of workers
 	all     []*launch.Process
-	rooms   map[string]uint64 // by request
 	stopped bool
 	fills   int
 	still   stillness
@@ -58,7 +57,7 @@ type member struct {
 
 func newStack(a *Adapter, cfg adapters.Config) *stack {
 	s := &stack{
-		a: a, cfg: cfg, limits: limitsOf(cfg.Limits), rooms: map[string]uint64{},
+		a: a, cfg: cfg, limits: limitsOf(cfg.Limits),
 		legs: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	_, s.clock = traces.Monotonic()
@@ -91,20 +90,6 @@ func (s *stack) start(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// freePorts finds ports of the loopback interface that nobody listens on now.
-func freePorts(n int) ([]int, error) {
-	var got []int
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer ln.Close()
-		got = append(got, ln.Addr().(*net.TCPAddr).Port)
-	}
-	return got, nil
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

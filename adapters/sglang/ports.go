@@ -1,0 +1,55 @@
+package sglang
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+)
+
+// The range that ports are taken from: above those of well-known services and those
+// that Mooncake chooses from by itself, below those that systems hand out for any
+// connection or proxy, which could take a port between its choice and its use.
+const (
+	lowestPort  = 20000
+	highestPort = 32000
+)
+
+var errNoPorts = errors.New("no free port of the loopback interface")
+
+// freePorts finds ports of the loopback interface that nobody listens on now.
+func freePorts(n int) ([]int, error) {
+	low, high := handedOut()
+	var got []int
+	for range 100 * (n + 1) {
+		if len(got) == n {
+			return got, nil
+		}
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		if port >= low && port <= high || slices.Contains(got, port) {
+			continue
+		}
+		ln, err := net.Listen("tcp", local(port))
+		if err != nil {
+			continue
+		}
+		_ = ln.Close()
+		got = append(got, port)
+	}
+	return nil, fmt.Errorf("%w between %d and %d", errNoPorts, lowestPort, highestPort)
+}
+
+// handedOut is the range of ports that this system hands out by itself, where it lies
+// above the lowest that are taken here; else they overlap, and it is taken for empty.
+func handedOut() (low, high int) {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return 0, -1
+	}
+	if n, err := fmt.Sscan(string(b), &low, &high); err != nil || n != 2 || low <= lowestPort+1000 {
+		return 0, -1
+	}
+	return low, high
+}
