@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import Any
 
 from . import config as configuration
@@ -63,23 +64,31 @@ class _Probe:
         except Exception as error:
             self._complain(error)
             raise
-        self.recorder.state = self.state  # type: ignore[attr-defined]
+        self.recorder.state = self.state
 
     def _complain(self, error: Exception) -> None:
-        """A probe that can't open its source says why where the harness looks."""
-        try:
-            path = os.path.join(self.config.dir, "..", f"probe-{self.config.worker}.error")
+        complain(self.config, error)
+
+
+def complain(config: configuration.Config | None, error: Exception) -> None:
+    """A probe that can't record says why where the harness looks, and in the worker's log."""
+    text = f"{type(error).__name__}: {error}\n"
+    try:
+        sys.stderr.write("conform's probe: " + text)
+        if config is not None and config.dir:
+            path = os.path.join(os.path.dirname(config.dir), f"probe-{config.worker}.error")
             with open(path, "w", encoding="utf-8") as file:
-                file.write(f"{type(error).__name__}: {error}\n")
-        except OSError:
-            pass
+                file.write(text)
+    except (OSError, ValueError):
+        pass
 
 
 def report(recorder: Recorder) -> list[tuple[str, str]]:
     """What the hooks did, as notes, and as a file beside the events."""
-    state: Bound = getattr(recorder, "state", Bound())
+    state: Bound = recorder.state
     silent = sorted(name for name, n in state.fired.items() if n == 0 and not name.startswith("cpu:"))
-    text = json.dumps({"asked": state.asked, "bound": state.bound, "missing": state.missing, "fired": state.fired, "errors": state.errors}, sort_keys=True)
+    errors = {name: f"{state.failures.get(name, 1)} times, first {text}" for name, text in list(state.errors.items())}
+    text = json.dumps({"asked": state.asked, "bound": state.bound, "missing": state.missing, "fired": state.fired, "errors": errors}, sort_keys=True)
     try:
         folder = os.path.join(os.path.dirname(recorder.config.dir), "hooks")
         os.makedirs(folder, exist_ok=True)
@@ -88,20 +97,18 @@ def report(recorder: Recorder) -> list[tuple[str, str]]:
     except OSError:
         pass
     notes = [("note", f'"text":{quoted("hooks that never fired: " + (", ".join(silent) or "none"))}')]
-    if state.errors:
-        notes.append(("note", f'"text":{quoted("errors in hooks: " + json.dumps(state.errors))}'))
+    if errors:
+        notes.append(("note", f'"text":{quoted("errors in hooks: " + json.dumps(errors))}'))
     return notes
 
 
 def register() -> None:
     """The entry point. It must not fail: the engine would start without it and say so
     only in a log."""
+    config: configuration.Config | None = None
     try:
         config = configuration.load()
         if config is not None:
             _Probe(config).start()
     except Exception as error:  # the harness misses the source, and says so
-        folder = os.environ.get("CONFORM_PROBE_ERRORS")
-        if folder:
-            with open(os.path.join(folder, f"probe-{os.getpid()}.error"), "w", encoding="utf-8") as file:
-                file.write(repr(error) + "\n")
+        complain(config, error)

@@ -1,7 +1,7 @@
 """Binding: hooks are put round the engine's own functions, and it is counted which bound and which fired.
 
-A hook never raises into the engine: its error is counted and noted once. Nothing of
-the engine's files is changed.
+A hook never raises into the engine: its errors are counted, and the first is noted.
+Nothing of the engine's files is changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,37 @@ class Bound:
     bound: int = 0
     missing: dict[str, list[str]] = field(default_factory=dict)  # by rule
     fired: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # the first of each hook
+    failures: dict[str, int] = field(default_factory=dict)  # how many there were
+
+    def failed(self, target: str, error: BaseException) -> None:
+        """Note an error of a hook."""
+        self.failures[target] = self.failures.get(target, 0) + 1
+        if target not in self.errors:
+            self.errors[target] = describe(error)
+
+
+class Planned(RuntimeError):
+    """What a hook raises into the engine because a fault says so."""
+
+
+# Errors whose texts name code. Others may name what a client sent.
+_OF_CODE = (AttributeError, TypeError, NameError, ImportError, IndexError)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line that is harmless to show: without values of the engine."""
+    try:
+        place, trace = "", error.__traceback__
+        while trace is not None:
+            name = trace.tb_frame.f_globals.get("__name__", "")
+            if str(name).startswith(__package__ or "conform"):
+                place = f" at {str(name).rpartition('.')[2]}:{trace.tb_lineno}"
+            trace = trace.tb_next
+        text = f": {error}"[:160] if isinstance(error, _OF_CODE) else ""
+        return type(error).__name__ + text + place
+    except Exception:
+        return "an error that can't be described"
 
 
 def applies(hook: Hook, version: tuple[int, ...]) -> bool:
@@ -74,26 +104,33 @@ def _place(hook: Hook, state: Bound, active: Callable[[], bool]) -> bool:
     if inspect.isclass(owner) and name not in owner.__dict__:
         return False  # inherited: the hook on its base is enough
     function = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+    if not callable(function):
+        return False
     wrapped = _wrap(hook, function, state, active)
+    try:
+        setattr(owner, name, type(raw)(wrapped) if isinstance(raw, (staticmethod, classmethod)) else wrapped)
+    except Exception:
+        return False
     state.fired[hook.target] = 0
-    setattr(owner, name, type(raw)(wrapped) if isinstance(raw, (staticmethod, classmethod)) else wrapped)
     if not inspect.isclass(owner):
-        _rebind(name, function, wrapped)
+        _rebind(function, wrapped)
     return True
 
 
-def _rebind(name: str, function: Any, wrapped: Any) -> None:
-    """Copies that other modules imported by name are replaced too."""
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("sglang.") and getattr(module, "__dict__", {}).get(name) is function:
-            setattr(module, name, wrapped)
+def _rebind(function: Any, wrapped: Any) -> None:
+    """Copies that other modules of the engine have imported, under any name, are replaced too."""
+    for path, module in list(sys.modules.items()):
+        if path.startswith("sglang."):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if value is function:
+                    setattr(module, name, wrapped)
 
 
 def _wrap(hook: Hook, function: Callable[..., Any], state: Bound, active: Callable[[], bool]) -> Callable[..., Any]:
     target = hook.target
 
     def failed(error: BaseException) -> None:
-        state.errors.setdefault(target, repr(error)[:200])
+        state.failed(target, error)
 
     def note(step: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         try:
@@ -110,7 +147,7 @@ def _wrap(hook: Hook, function: Callable[..., Any], state: Bound, active: Callab
             return result
         state.fired[target] += 1
         if hook.around is not None:
-            return hook.around(_Once(function, failed), *args, **kwargs)
+            return _around(hook.around, _Once(function, failed), args, kwargs)
         if hook.before is not None:
             note(hook.before, *args, **kwargs)
         result = function(*args, **kwargs)
@@ -124,14 +161,23 @@ def _wrap(hook: Hook, function: Callable[..., Any], state: Bound, active: Callab
 class _Once:
     """The engine's function inside an around hook, with a place for the hook's own errors."""
 
-    __slots__ = ("_function", "failed")
+    __slots__ = ("_function", "failed", "called", "result", "raised")
 
     def __init__(self, function: Callable[..., Any], failed: Callable[[BaseException], None]) -> None:
         self._function = function
         self.failed = failed
+        self.called = False
+        self.result: Any = None
+        self.raised: BaseException | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        self.called = True
+        try:
+            self.result = self._function(*args, **kwargs)
+        except BaseException as error:
+            self.raised = error
+            raise
+        return self.result
 
     def guard(self, step: Callable[[], Any], otherwise: Any = None) -> Any:
         """A step of the hook; its error is noted, and does not reach the engine."""
@@ -140,3 +186,21 @@ class _Once:
         except Exception as error:
             self.failed(error)
             return otherwise
+
+
+def _around(hook: Callable[..., Any], once: _Once, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an around hook. If it fails, the engine gets what it would get without it."""
+    try:
+        return hook(once, *args, **kwargs)
+    except Planned:
+        raise
+    except Exception as error:
+        if error is once.raised:
+            once.raised = None  # it holds this frame, which holds once
+            raise
+        once.failed(error)
+    if not once.called:
+        return once(*args, **kwargs)
+    if once.raised is not None:
+        raise once.raised
+    return once.result

@@ -65,6 +65,7 @@ def _cache(h: Hooks) -> list[Hook]:
 
 
 def _transfers(h: Hooks) -> list[Hook]:
+    other = h.connector != "nixl"
     return [
         Hook(S + "managers.scheduler:Scheduler.run_batch", ACCESS, around=h.forward),
         Hook(D + "utils:MetadataBuffers.set_buf", ACCESS, around=h.aux_set),
@@ -73,10 +74,11 @@ def _transfers(h: Hooks) -> list[Hook]:
         Hook(MOONCAKE + "MooncakeKVManager.send_kvcache", ACCESS, around=h.send_kv),
         Hook(MOONCAKE + "MooncakeKVManager.send_kvcache_slice", ACCESS, around=h.send_kv),
         Hook(MOONCAKE + "MooncakeKVManager.send_aux", ACCESS, around=h.send_aux),
-        Hook(NIXL + "NixlKVManager.send_kvcache", around=h.post_kv, optional=True, since=(0, 5, 19)),
-        Hook(NIXL + "NixlKVManager.send_kvcache_slice", around=h.post_kv, optional=True, since=(0, 5, 19)),
-        Hook(NIXL + "NixlKVManager.send_aux", around=h.post_aux, optional=True, since=(0, 5, 19)),
-        Hook(NIXL + "NixlKVManager._await_handles", after=h.settled, optional=True, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager.send_kvcache", ACCESS, around=h.post_kv, optional=other, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager.send_kvcache_slice", ACCESS, around=h.post_kv, optional=other, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager.send_aux", ACCESS, around=h.post_aux, optional=other, since=(0, 5, 19)),
+        Hook(NIXL + "NixlKVManager._await_handles", ACCESS, after=h.settled, optional=other, since=(0, 5, 19)),
+        *([] if other else [_UNSETTLED]),
         Hook(D + "decode:DecodeTransferQueue._commit_transfer_to_req", ("REQ-1",), around=h.committed),
     ]
 
@@ -98,6 +100,10 @@ def _signals(h: Hooks) -> list[Hook]:
 
 # NIXL told of completion by notifications of its own, which no hook sees.
 _UNSEEN = Hook("nixl:notifications", ("SIG-2", "REQ-2"), until=(0, 5, 21))
+
+
+# … and of the end of its writes before that.
+_UNSETTLED = Hook("nixl:settled", ACCESS, until=(0, 5, 19))
 
 
 def _requests(h: Hooks) -> list[Hook]:

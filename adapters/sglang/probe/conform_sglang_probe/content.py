@@ -16,15 +16,20 @@ class Pages:
     length per layer and kind (K, V)."""
 
     def __init__(self, args: Any) -> None:
-        self._regions = list(zip([int(p) for p in args.kv_data_ptrs], [int(n) for n in args.kv_item_lens]))
+        self._regions = [(int(p), int(n)) for p, n in zip(args.kv_data_ptrs, args.kv_item_lens)]
+        sizes = [int(n) for n in getattr(args, "kv_data_lens", [])]
+        self.count = min((size // n for size, (_, n) in zip(sizes, self._regions) if n > 0), default=0)
 
     @property
     def page_bytes(self) -> int:
         return sum(n for _, n in self._regions)
 
     def digest(self, page: int) -> str:
-        """The digest of one page over all layers. Linear in its bytes."""
+        """The digest of one page over all layers. Linear in its bytes. IndexError for a
+        page that there is not: a read beyond the pool could end the process."""
+        if not 0 <= page < self.count:
+            raise IndexError(f"page {page} of {self.count}")
         h = hashlib.blake2b(digest_size=12)
         for pointer, size in self._regions:
-            h.update(ctypes.string_at(pointer + page * size, size))
+            h.update((ctypes.c_char * size).from_address(pointer + page * size))
         return h.hexdigest()

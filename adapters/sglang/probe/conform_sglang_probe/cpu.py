@@ -47,9 +47,9 @@ class _Launch:
 
 def _page_kernels() -> bool:
     """The page allocator's two Triton kernels as torch operations (0.5.20 and older)."""
-    import torch
+    import torch  # type: ignore[import-not-found]
 
-    paged = importlib.import_module(_PAGED)
+    paged: Any = importlib.import_module(_PAGED)
     if "use_triton_kernels" in inspect.getsource(paged):
         return False
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Iterable
 
+from .binding import Planned
 from .ledger import RADIX, Owner
 from .recorder import Recorder
 from .spool import blocks, quoted
@@ -23,12 +25,20 @@ def slot_of(req: Any) -> int | None:
     return None
 
 
+def harmless(text: str) -> str:
+    """The beginning of an engine's message, up to where it may quote what a client sent."""
+    plain = re.match(r"[A-Za-z0-9 ,.()_<>=-]{0,120}", text)
+    return plain.group(0).strip() if plain else ""
+
+
 class Hooks:
     """Hook functions, bound to the recorder that the process opens later."""
 
     def __init__(self, recorder: Callable[[], Recorder | None], connector: str = "mooncake") -> None:
         self._get = recorder
         self.connector = connector
+        self.passes = 0  # forward passes of requests, which number their accesses
+        self._page = 0
         self.pending: set[int] = set()  # pages that the allocator collects before it frees them
 
     @property
@@ -37,6 +47,13 @@ class Hooks:
         if recorder is None:
             raise RuntimeError("no recorder")
         return recorder
+
+    @property
+    def page(self) -> int:
+        """Tokens of a page."""
+        if not self._page:
+            self._page = self.r.page_size
+        return self._page
 
     # KV pages.
 
@@ -163,6 +180,7 @@ class Hooks:
         if length is None:
             length = getattr(req, "cache_protected_len", 0)
         if slot_of(req) is not None and length:
+            self.r.know(req).counted = -1
             self.r.pools["kv"].hold(self.row(req, int(length)), self.r.know(req).owner)
 
     def released(self, function: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +200,9 @@ class Hooks:
             r.local.why = "preempt"
 
     def _leave(self, req: Any) -> None:
-        pool, owner = self.r.pools["kv"], self.r.know(req).owner
+        known = self.r.know(req)
+        known.counted = -1  # if it comes back, it has other pages
+        pool, owner = self.r.pools["kv"], known.owner
         pool.drop([p for p in pool.held_by(owner.holder) if p not in self.pending], owner)
 
     # Request slots and metadata slots.
@@ -241,14 +261,17 @@ class Hooks:
             return
         r = self.r
         known = r.of_room(room)
-        if known is not None and room not in r.accesses:
-            r.spool.record("offer", f'"req":{quoted(known.owner.req)},"handoff":{quoted(r.handoff(room))}')
-        r.accesses.setdefault(room, [])
+        use = r.room(room)
+        if use.accesses is None:
+            if known is not None:
+                r.spool.record("offer", f'"req":{quoted(known.owner.req)},"handoff":{quoted(r.handoff(room))}')
+            use.accesses = []
         r.posted[id(chunk)] = r.emit(r.spool.unique("xfer"), "XFER_POST", room)
 
     def dequeued(self, result: Any, queue: Any, *args: Any, **kwargs: Any) -> None:
         room = getattr(result, "room", None)
-        self.r.local.room, self.r.local.chunk = room, result
+        local = self.r.local
+        local.room, local.chunk, local.posted = room, result, []  # what has not settled by now was given up
         sig = self.r.posted.pop(id(result), None)
         if sig is not None:
             self.r.observe(sig, "XFER_POST", room)
@@ -273,9 +296,10 @@ class Hooks:
         r, room = self.r, self.r.local.room
         if room is None:
             return None
-        peer = r.worker_of(session) or r.peer.get(room) or "decode-0"
+        use = r.room(room)
+        peer = r.worker_of(session) or use.peer or "decode-0"
         read, write = r.spool.unique("r"), r.spool.unique("w")
-        r.accesses.setdefault(room, []).extend([read, write])
+        use.accesses = [*(use.accesses or []), read, write]
         owner = r.named(room)
         r.spool.record_all([
             r.begin(read, "r", r.worker, pool, blocks(source), owner, "transfer"),
@@ -316,7 +340,7 @@ class Hooks:
         answer = function.guard(lambda: r.ask("w", plan["pool"], plan["room"], plan["target"], plan["peer"], plan["write"]), 0)
         if r.fails(answer):
             function.guard(lambda: self._carried(plan, False))
-            raise RuntimeError("the harness's plan lets this transfer fail")
+            raise Planned("the harness's plan lets this transfer fail")
         if plan["pool"] == "kv":
             function.guard(lambda: self._source_digests(plan))
         result = function(*args, **kwargs)
@@ -361,7 +385,7 @@ class Hooks:
         """The control thread notes a drain acknowledgement for the scheduler."""
         r = self.r
         sig = r.emit(r.spool.unique("ack"), "ACK_NOTED", int(room), "drained")
-        r.notices.setdefault(int(room), []).append((-1, sig, "ACK_NOTED"))
+        r.room(int(room)).notices.append((-1, sig, "ACK_NOTED"))
 
     def ack_checked(self, result: Any, manager: Any, room: Any = None, *args: Any, **kwargs: Any) -> None:
         if result and room is not None:
@@ -380,46 +404,59 @@ class Hooks:
     def _settled(self, req: Any) -> None:
         r = self.r
         room = r.know(req).room
-        proved = any(kind == "ACK_NOTED" and any(s == sig for _, s in r.seen) for _, sig, kind in r.notices.get(room or 0, []))
+        use = r.rooms.get(room) if room is not None else None
+        proved = use is not None and any(kind == "ACK_NOTED" and sig in use.seen for _, sig, kind in use.notices)
         r.local.why = "cancel" if proved else "timeout"
 
     # Forward passes.
 
     def forward(self, function: Any, scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """run_batch(): each request's pages are read, and the new ones written."""
-        r = self.r
         ends = function.guard(lambda: self._pass(batch), [])
         try:
             return function(scheduler, batch, *args, **kwargs)
         finally:
             if ends:
-                r.spool.record_all([("end", f'"access":{quoted(a)},"ok":true') for a in ends])
+                self.r.spool.record_lines(ends, -len(ends))
 
     def _pass(self, batch: Any) -> list[str]:
         mode = batch.forward_mode
         if mode.is_idle() or mode.is_prebuilt():
             return []
-        r, page = self.r, self.r.page_size
-        lengths = ints(batch.seq_lens_cpu if getattr(batch, "seq_lens_cpu", None) is not None else batch.seq_lens)
+        r, page = self.r, self.page
+        lengths = batch.seq_lens_cpu if getattr(batch, "seq_lens_cpu", None) is not None else batch.seq_lens
         prefixes = list(getattr(batch, "prefix_lens", None) or []) if mode.is_extend() else []
-        events, ends = [], []
-        for i, req in enumerate(batch.reqs):
-            known = r.know(req)
-            pages = self.row(req, lengths[i])
-            if pages != known.pages:
-                known.pages, known.text = pages, blocks(pages)
-            if not known.read and r.config.role == "decode":
-                known.read = True
-                self._first_read(known, req, pages)
-            first = int(prefixes[i]) // page if i < len(prefixes) else len(pages) - 1
-            owner, name = known.owner.fields(), r.spool.unique("f")
-            for suffix, kind, text in (("r", "r", known.text), ("w", "w", blocks(pages[first:]))):
-                if text != "[]":
-                    events.append(r.begin(name + suffix, kind, r.worker, "kv", text, owner, "forward"))
-                    ends.append(name + suffix)
-        if events:
-            r.spool.record_all(events)
+        begins: list[str] = []
+        ends: list[str] = []
+        for i, (req, length) in enumerate(zip(batch.reqs, lengths.tolist())):
+            known = r.known.get(req.rid) or r.know(req)
+            count = -(-length // page)
+            if prefixes or count != known.counted:
+                self._look(known, req, length, int(prefixes[i]) // page if i < len(prefixes) else count - 1)
+            self.passes += 1
+            name = f"{r.worker}/f{self.passes}"
+            for suffix, body in known.bodies:
+                begins.append(f'"k":"begin","access":"{name}{suffix}{body}')
+                ends.append(f'"k":"end","access":"{name}{suffix}","ok":true')
+        if begins:
+            r.spool.record_lines(begins, len(begins))
         return ends
+
+    def _look(self, known: Any, req: Any, length: int, first: int) -> None:
+        """Read a request's pages from the engine's own table: they change at the page
+        boundaries of a decode, and with each prefill."""
+        r = self.r
+        pages = self.row(req, length)
+        if not known.read and r.config.role == "decode":
+            known.read = True
+            self._first_read(known, req, pages)
+        known.counted = len(pages) if r.config.role == "decode" else -1
+        owner = known.owner.fields()
+        known.bodies = [
+            (mode, f'","mode":"{mode}","target":{quoted(r.worker)},"pool":"kv","blocks":{blocks(touched)},"via":"forward"{owner}')
+            for mode, touched in (("r", pages), ("w", pages[first:]))
+            if touched
+        ]
 
     def _first_read(self, known: Any, req: Any, pages: list[int]) -> None:
         """The content that decode is about to compute from."""
@@ -449,7 +486,7 @@ class Hooks:
 
     def _learn(self, req: Any) -> None:
         known = self.r.know(req)
-        known.bootstrap_port = getattr(req, "bootstrap_port", None)  # type: ignore[attr-defined]
+        known.bootstrap_port = getattr(req, "bootstrap_port", None)
 
     def _admitted(self, req: Any, need: int, queued: bool) -> None:
         if queued:
@@ -461,7 +498,7 @@ class Hooks:
 
     def refused(self, req: Any, message: Any = "", *args: Any, **kwargs: Any) -> None:
         """set_finish_with_abort(): intake refuses the request."""
-        self._reject(req, str(message))
+        self._reject(req, message if isinstance(message, str) else type(message).__name__)
 
     def over_capacity(self, result: Any, queue: Any, req: Any, *args: Any, **kwargs: Any) -> None:
         if result:
@@ -471,7 +508,7 @@ class Hooks:
         known = self.r.know(req)
         if not known.rejected:
             known.rejected = True
-            self.r.spool.record("reject", f'"req":{quoted(known.owner.req)}{self._handoff(known)},"why":{quoted(why[:160])},"status":400')
+            self.r.spool.record("reject", f'"req":{quoted(known.owner.req)}{self._handoff(known)},"why":{quoted(harmless(why))},"status":400')
 
     def cancelled(self, scheduler: Any, message: Any, *args: Any, **kwargs: Any) -> None:
         """abort_request(): this stage's deciding thread takes a cancellation in."""

@@ -40,6 +40,7 @@ class Pool:
     def __init__(self, spool: Spool, name: str, count: int, block_bytes: int, what: str) -> None:
         self.spool, self.name, self.count = spool, name, count
         self.holders: dict[int, dict[str, Owner]] = {}
+        self._held: dict[str, set[int]] = {}  # by holder
         size = f',"bytes":{block_bytes}' if block_bytes else ""
         spool.record("pool", f'"pool":"{name}","blocks":{count}{size},"what":"{what}"')
 
@@ -47,14 +48,16 @@ class Pool:
         who = f',"holder":{quoted(holder)}' if holder else ""
         return f'"pool":"{self.name}","blocks":{blocks(numbers)}{who}'
 
-    def alloc(self, numbers: Iterable[int], owner: Owner, since: int | None = None) -> None:
+    def alloc(self, numbers: Iterable[int], owner: Owner) -> None:
         """New leases, held by owner."""
         got = [n for n in numbers if 0 <= n < self.count]
         if not got:
             return
         for n in got:
+            self._leave(n, self.holders.pop(n, {}))
             self.holders[n] = {owner.holder: owner}
-        self.spool.record("alloc", self._body(got, owner.holder) + owner.fields(), since)
+        self._held.setdefault(owner.holder, set()).update(got)
+        self.spool.record("alloc", self._body(got, owner.holder) + owner.fields())
 
     def hold(self, numbers: Iterable[int], owner: Owner) -> None:
         """owner joins those leases that it does not hold yet."""
@@ -63,6 +66,7 @@ class Pool:
             return
         for n in got:
             self.holders[n][owner.holder] = owner
+        self._held.setdefault(owner.holder, set()).update(got)
         self.spool.record("hold", self._body(got, owner.holder) + owner.fields())
 
     def drop(self, numbers: Iterable[int], owner: Owner) -> None:
@@ -71,7 +75,8 @@ class Pool:
         if not got:
             return
         for n in got:
-            del self.holders[n][owner.holder]
+            self._leave(n, [owner.holder])
+            self.holders[n].pop(owner.holder, None)
         self.spool.record("drop", self._body(got, owner.holder) + owner.fields())
 
     def free(self, numbers: Iterable[int], why: str, by: str = "", default: Owner | None = None) -> None:
@@ -81,6 +86,7 @@ class Pool:
             if not 0 <= n < self.count:
                 continue
             held = self.holders.pop(n, {})
+            self._leave(n, held)
             owner = next(iter(held.values()), default)
             groups.setdefault(owner, []).append(n)
         tail = f',"by":{quoted(by)}' if by else ""
@@ -90,6 +96,18 @@ class Pool:
             more = "" if owner is None else owner.fields()
             self.spool.record("free", self._body(got, mine) + more + f',"why":"{reason}"' + tail)
 
+    def holds(self, holder: str) -> bool:
+        """Whether a holder holds any block."""
+        return holder in self._held
+
     def held_by(self, holder: str) -> list[int]:
-        """The blocks that a holder holds. Linear in the leased blocks."""
-        return [n for n, held in self.holders.items() if holder in held]
+        """The blocks that a holder holds, ascending."""
+        return sorted(self._held.get(holder, ()))
+
+    def _leave(self, number: int, holders: Iterable[str]) -> None:
+        for holder in holders:
+            held = self._held.get(holder)
+            if held is not None:
+                held.discard(number)
+                if not held:
+                    del self._held[holder]

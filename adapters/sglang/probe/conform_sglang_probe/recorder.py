@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import threading
@@ -9,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable
 
 from . import frames
+from .binding import Bound
 from .config import Config
 from .content import Pages
 from .failpoint import FAIL, FORWARD, Failpoint
 from .ledger import Owner, Pool
-from .spool import Spool, quoted
+from .spool import Spool, blocks, quoted, runs
 
 FAKE_HOST = "2.2.2.2"  # such a request is served by one worker alone
+
+# Requests and rooms that are remembered after their end for what may still come of
+# them: far more than are in flight at once.
+REMEMBERED = 4096
+STALE = 3  # a request that never ended is forgotten the third time it is the oldest and holds nothing
 
 
 @dataclass
@@ -27,11 +34,27 @@ class Known:
     rejected: bool = False
     cancelled: bool = False
     finished: bool = False
+    stale: int = 0  # how often it was the oldest and had not ended
+    bootstrap_port: Any = None  # decode: as the request named it
     told: int = 0  # tokens that left
     read: bool = False  # decode: its pages have been read once
     prefix: int = 0  # decode: pages of the prompt that were not transferred
-    pages: list[int] = field(default_factory=list)  # as the last forward pass saw them
-    text: str = ""  # … in the trace's notation
+    counted: int = -1  # pages, as the engine's table was last read
+    bodies: list[tuple[str, str]] = field(default_factory=list)  # begin events of its forward passes, but for the id
+
+
+@dataclass
+class Room:
+    """What is known of a bootstrap room."""
+
+    uses: list[str] = field(default_factory=list)  # its requests, in order
+    sent: dict[str, int] = field(default_factory=dict)  # by signal id, how often
+    grants: set[str] = field(default_factory=set)  # whom the present use was granted to
+    accesses: list[str] | None = None  # this rank's, once a transfer was offered
+    notices: list[tuple[int, str, str]] = field(default_factory=list)  # status, signal, kind
+    seen: dict[str, set[int]] = field(default_factory=dict)  # by in-process signal, the threads that took it in
+    taken: dict[int, tuple[int, int]] = field(default_factory=dict)  # by thread: what it has looked at
+    peer: str = ""  # the decode worker
 
 
 class Local(threading.local):
@@ -52,22 +75,23 @@ class Recorder:
         self.config = config
         self.scheduler = scheduler
         self.pid = os.getpid()
+        self.state = Bound()  # what became of the hooks
         self.rank = tensor_rank(scheduler)
         self.worker = rank_name(config.worker, self.rank)
         self.local = Local()
         self.known: dict[str, Known] = {}
-        self.uses: dict[int, list[str]] = {}  # the requests of a room, in order
-        self.sent: dict[str, int] = {}  # by signal id, how often
+        self.rooms: dict[int, Room] = {}
+        self._order: collections.deque[int | str] = collections.deque()  # rooms, and requests without one, oldest first
+        self._remembering = threading.Lock()
+        self._forgot = False
         self.posted: dict[int, str] = {}  # by queued chunk, the signal that announces it
-        self.accesses: dict[int, list[str]] = {}  # by room, this rank's accesses
-        self.notices: dict[int, list[tuple[int, str, str]]] = {}  # by room: status, signal, kind
-        self.seen: dict[tuple[int, str], bool] = {}  # thread and in-process signal
-        self.peer: dict[int, str] = {}  # by room, the decode worker
         self.failpoint: Failpoint | None = None
         self.pools: dict[str, Pool] = {}
-        if config.failpoint:  # first, so that the harness hears of the source
-            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
+        self._sessions: dict[str, str] = {}
         self.spool = Spool(config.dir, self.worker, self._tap)
+        if config.failpoint:  # before the first line, so that the harness hears of the source
+            self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
+        self.spool.tapped = self.failpoint is not None and self.failpoint.hears("begin", "end")
         self._open(hooks)
         self.args = kv_args(scheduler)
         self.content = Pages(self.args) if self.args is not None and config.content and config.device == "cpu" else None
@@ -137,7 +161,6 @@ class Recorder:
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump({"worker": self.worker, "session": name}, file)
             os.replace(temporary, os.path.join(folder, self.worker + ".json"))
-        self._sessions: dict[str, str] = {}
 
     def worker_of(self, session: str) -> str:
         """The decode worker with that transfer engine, "" if nobody said."""
@@ -148,8 +171,8 @@ class Recorder:
                     if name.endswith(".json"):
                         with open(os.path.join(folder, name), encoding="utf-8") as file:
                             entry = json.load(file)
-                        self._sessions[entry["session"]] = entry["worker"]
-            except OSError:
+                        self._sessions[str(entry["session"])] = str(entry["worker"])
+            except (OSError, ValueError, LookupError, TypeError):
                 pass
         return self._sessions.get(session, "")
 
@@ -159,8 +182,46 @@ class Recorder:
         """The handoff that a room stands for now; "" without a room."""
         if room is None:
             return ""
-        n = len(self.uses.get(room, ())) - 1
+        known = self.rooms.get(room)
+        n = len(known.uses) - 1 if known is not None else 0
         return f"room-{room}" if n <= 0 else f"room-{room}#{n}"
+
+    def room(self, number: int) -> Room:
+        """What is known of a room; from its first sight on."""
+        room = self.rooms.get(number)
+        if room is None:
+            with self._remembering:
+                room = self.rooms.get(number)
+                if room is None:
+                    room = self.rooms[number] = Room()
+                    self._remember(number)
+        return room
+
+    def _remember(self, what: int | str) -> None:
+        """Note a room, or a request without one, and forget the oldest if it has ended."""
+        self._order.append(what)
+        for _ in range(min(len(self._order) - REMEMBERED, 2)):  # two for one: it shrinks again
+            oldest = self._order.popleft()
+            room = self.rooms.get(oldest) if isinstance(oldest, int) else None
+            rids = list(room.uses) if room is not None else [oldest] if isinstance(oldest, str) else []
+            if any([self._busy(rid) for rid in rids]):
+                self._order.append(oldest)
+                continue
+            for rid in rids:
+                self.known.pop(rid, None)
+            if isinstance(oldest, int):
+                self.rooms.pop(oldest, None)
+                self._forgot = True
+
+    def _busy(self, rid: str) -> bool:
+        """Whether events of a request may still come that need what is known of it."""
+        known = self.known.get(rid)
+        if known is None:
+            return False
+        if any(pool.holds(known.owner.holder) for pool in self.pools.values()):
+            return True
+        known.stale += 1
+        return not known.finished and known.stale < STALE
 
     def know(self, req: Any) -> Known:
         """What is known of a request; from its first sight on."""
@@ -172,16 +233,26 @@ class Recorder:
                 room = None
             if room is not None:
                 room = int(room)
-                uses = self.uses.setdefault(room, [])
-                if rid not in uses:
-                    uses.append(rid)
+                use = self.room(room)
+                if rid not in use.uses:
+                    use.uses.append(rid)
+                    use.grants.clear()
+                    use.accesses = None
+            else:
+                with self._remembering:
+                    self._remember(rid)
             known = self.known[rid] = Known(Owner(rid, rid, self.handoff(room)), room)
         return known
 
     def of_room(self, room: int | None) -> Known | None:
         """The request that a room belongs to now, once this stage has seen it."""
-        uses = self.uses.get(room or 0)
-        return self.known.get(uses[-1]) if uses else None
+        use = self.rooms.get(room) if room is not None else None
+        return self.known.get(use.uses[-1]) if use is not None and use.uses else None
+
+    def accesses(self, room: int) -> list[str]:
+        """This rank's accesses under a room."""
+        use = self.rooms.get(room)
+        return use.accesses or [] if use is not None else []
 
     def named(self, room: int | None) -> str:
         """`,"handoff":…` and, where it is known, `,"req":…`."""
@@ -193,10 +264,7 @@ class Recorder:
     # Signals.
 
     def emit(self, sig: str, signal: str, room: int | None, claims: str = "", more: str = "") -> str:
-        """Record that a signal leaves this thread. Its id is made unique."""
-        n = self.sent[sig] = self.sent.get(sig, 0) + 1
-        if n > 1:
-            sig = f"{sig}~{n}"
+        """Record that a signal leaves this thread. Its id is one that no other has."""
         claim = f',"claims":"{claims}"' if claims else ""
         self.spool.record("emit", f'"sig":{quoted(sig)},"signal":"{signal}"{self.named(room)}{claim}{more}')
         return sig
@@ -214,7 +282,7 @@ class Recorder:
 
     def sending(self, message: list[Any]) -> None:
         """A ZeroMQ message is about to leave this thread."""
-        m = frames.parse([bytes(f) for f in message])
+        m = frames.parse(_bytes(message))
         if m is None or m.to_decode != (self.config.role == "prefill"):
             return
         claims, more = m.claims, ""
@@ -223,22 +291,28 @@ class Recorder:
         elif m.signal == "ABORT":
             more = ',"asks":"ABORT_ACK"'
         elif m.signal == "STATUS/Success":
-            more = f',"access":{json.dumps(self.accesses.get(m.room, []))}'
+            more = f',"access":{json.dumps(self.accesses(m.room))}'
         elif claims == "drained" and self.failpoint is not None:
             self.ask("ack", "", m.room, [], "")
-        self.emit(self.sig_of(m, self.worker), m.signal, m.room, claims, more)
+        sig, sent = self.sig_of(m, self.worker), self.room(m.room).sent
+        n = sent[sig] = sent.get(sig, 0) + 1
+        if n > 1:
+            sig = f"{sig}~{n}"
+        elif self._forgot and self.of_room(m.room) is None:  # its room may have had that id already
+            sig = f"{sig}~{self.spool.unique('late')}"
+        self.emit(sig, m.signal, m.room, claims, more)
 
     def received(self, message: list[Any]) -> None:
         """A ZeroMQ message has come to this thread."""
-        m = frames.parse([bytes(f) for f in message])
+        m = frames.parse(_bytes(message))
         if m is None or m.to_decode == (self.config.role == "prefill"):
             return
         if m.to_decode:
             sender = rank_name(self._prefill_of(m.room), max(m.rank, 0) if m.rank >= 0 else self._twin())
         else:
             if m.session:
-                self.peer[m.room] = self.worker_of(m.session)
-            sender = self.peer.get(m.room) or rank_name("decode-0", self._twin())
+                self.room(m.room).peer = self.worker_of(m.session)
+            sender = self.room(m.room).peer or rank_name("decode-0", self._twin())
         self.observe(self.sig_of(m, sender), m.signal, m.room)
 
     def _twin(self) -> int:
@@ -248,7 +322,7 @@ class Recorder:
     def _prefill_of(self, room: int | None) -> str:
         """The prefill worker of a room, as decode's request names it by its port."""
         known = self.of_room(room)
-        port = getattr(known, "bootstrap_port", None) if known else None
+        port = known.bootstrap_port if known is not None else None
         table = self.config.prefills
         return table.get(str(port), next(iter(table.values()), "prefill-0"))
 
@@ -258,38 +332,40 @@ class Recorder:
         targets = [rank_name(name, self.rank)] if self._twin() or self.config.prefill_ranks == self.config.decode_ranks else [rank_name(name, r) for r in range(self.config.prefill_ranks)]
         owner = self.named(m.room)
         for target in targets:
-            done = f'{m.room}>{target}'
-            if done in self.sent:
+            granted = self.room(m.room).grants
+            if target in granted:
                 continue
-            self.sent[done] = 1
+            granted.add(target)
             for pool, numbers in (("kv", m.pages), ("aux", [m.aux] if m.aux >= 0 else [])):
                 if numbers:
-                    from .spool import blocks
-
                     self.spool.record("grant", f'"pool":"{pool}","blocks":{blocks(numbers)},"to":{quoted(target)},"mode":"w"{owner}')
 
     # In-process notifications: the status of a room, written by one thread and polled by another.
 
     def status(self, room: int, value: int) -> None:
         """A thread is about to set a room's status."""
-        name = frames._STATUS.get(value, str(value))
+        name = frames.STATUS.get(value, str(value))
         claims = {"Success": "completed", "Failed": "received"}.get(name, "")
         more = ""
         if claims == "completed" and self.config.role == "prefill":
-            more = f',"access":{json.dumps(self.accesses.get(room, []))}'
+            more = f',"access":{json.dumps(self.accesses(room))}'
         sig = self.spool.unique("room")
         self.emit(sig, f"ROOM/{name}", room, claims, more)
-        self.notices.setdefault(room, []).append((value, sig, f"ROOM/{name}"))
+        self.room(room).notices.append((value, sig, f"ROOM/{name}"))
 
     def polled(self, room: int, value: int) -> None:
         """A thread has read a room's status: it takes in what was written before."""
-        notices = self.notices.get(room)
-        if not notices:
+        use = self.rooms.get(room)
+        if use is None or not use.notices:
             return
         ident = threading.get_ident()
-        for written, sig, signal in notices:
-            if written == value and (ident, sig) not in self.seen:
-                self.seen[(ident, sig)] = True
+        last = (len(use.notices), value)
+        if use.taken.get(ident) == last:
+            return
+        use.taken[ident] = last
+        for written, sig, signal in list(use.notices):
+            if written == value and ident not in use.seen.setdefault(sig, set()):
+                use.seen[sig].add(ident)
                 self.observe(sig, signal, room)
 
     # Accesses.
@@ -300,12 +376,12 @@ class Recorder:
 
     def ask(self, name: str, pool: str, room: int | None, numbers: list[int], target: str, access: str = "") -> int:
         """Let the harness's plan act on an access; it may hold this thread."""
-        if self.failpoint is None:
+        if self.failpoint is None or not self.failpoint.wants(name, pool):
             return FORWARD
         known = self.of_room(room)
         return self.failpoint.ask({
             "kind": "access", "name": name, "from": self.worker, "to": target, "pool": pool, "access": access,
-            "handoff": self.handoff(room), "req": known.owner.req if known else "", "blocks": [[n, n] for n in sorted(set(numbers))],
+            "handoff": self.handoff(room), "req": known.owner.req if known else "", "blocks": runs(numbers),
         })
 
     def fails(self, answer: int) -> bool:
@@ -319,6 +395,8 @@ class Recorder:
         owner = self.named(room)
         events = []
         for i, page in enumerate(pages):
+            if not 0 <= int(page) < self.content.count:
+                continue
             events.append(("digest", f'"side":"{side}","part":{first + i},"sum":"{self.content.digest(int(page))}","pool":"kv","blocks":[{int(page)}]{owner}'))
         if events:
             self.spool.record_all(events)
@@ -339,6 +417,12 @@ class Recorder:
         self.spool.seal()
 
 
+def _bytes(message: list[Any]) -> list[bytes]:
+    """A message's parts; none if it has only one, or what are no parts."""
+    parts = [getattr(f, "bytes", f) for f in message] if len(message) > 1 else []
+    return [bytes(p) for p in parts] if all(isinstance(p, (bytes, bytearray, memoryview)) for p in parts) else []
+
+
 def rank_name(worker: str, rank: int) -> str:
     """The worker that one rank of a worker is."""
     return worker if rank <= 0 else f"{worker}.r{rank}"
@@ -350,7 +434,7 @@ def tensor_rank(scheduler: Any) -> int:
         rank = getattr(holder, "tp_rank", None)
         if rank is not None:
             return int(rank)
-    from sglang.srt.runtime_context import get_parallel
+    from sglang.srt.runtime_context import get_parallel  # type: ignore[import-not-found]
 
     return int(get_parallel().tp_rank)
 
@@ -376,9 +460,7 @@ def aux_allocator(scheduler: Any) -> Any:
 
 def session_of(manager: Any) -> str:
     """How the peers' frames name this transfer engine."""
-    for get in (lambda: manager.get_session_id(), lambda: manager.agent.name):
-        try:
-            return str(get())
-        except Exception:
-            continue
-    return ""
+    try:
+        return str(manager.get_session_id())
+    except Exception:
+        return str(getattr(getattr(manager, "agent", None), "name", ""))
