@@ -8,11 +8,23 @@ import (
 
 func slotReuse() Scenario {
 	const open, gone = "a transfer of metadata was open when its request was cancelled", "the slot was given to another while the transfer ran"
+	w := plainWorkload()
+	w.onFault = map[string]giveUp{ruleHold: abort}
 	return Scenario{
 		ID: "slot-reuse", Title: "A request is cancelled while its metadata is on the way, and slots go round",
 		Why:      "The first token and its metadata travel in a slot of their own. A page that is held back is of no use when the slot beside it is not.",
 		Branches: []string{open},
-		shapes: map[string]shape{onSGLang: {
+		shapes: map[string]shape{onReference: {
+			modes: []string{"push"},
+			plans: map[string]string{"push": `rules:
+  - name: ` + ruleHold + `
+    when: {access: w, pool: aux, from: prefill, nth: 3, every: 12}
+    do: hold
+    until: {event: alloc, pool: aux, same: block}
+    limit: 200ms
+`},
+			workload: w,
+		}, onSGLang: {
 			plans: map[string]string{"": holdOpen("aux", 3)},
 			cast:  castHeld(fifthOfDecode), play: playSlots,
 			hears:    []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree},
