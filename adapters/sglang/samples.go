@@ -29,7 +29,7 @@ func readSamples(b []byte, a *adapters.Answer, body generateBody) error {
 	}
 	status, outcome := a.Status, spec.OutcomeOK
 	for _, p := range all {
-		one := adapters.Answer{Status: status, Outcome: spec.OutcomeError}
+		one := adapters.Answer{Status: status, Tokens: p.Output, Outcome: spec.OutcomeError}
 		conclude(&one, p, body)
 		a.Tokens = append(a.Tokens, p.Output...)
 		if one.Outcome != spec.OutcomeOK && outcome == spec.OutcomeOK {
