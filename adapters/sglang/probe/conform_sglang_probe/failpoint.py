@@ -45,6 +45,7 @@ class Failpoint:
             self._greet()
             self._sock.settimeout(None)
         except BaseException:
+            self._file.close()
             self._sock.close()
             raise
         for run in (self._read, self._send_all):
@@ -108,6 +109,7 @@ class Failpoint:
         except Exception:  # whatever it is: nobody may wait for this thread any more
             pass
         self._end()
+        self._file.close()
 
     def _heard(self, line: bytes) -> None:
         if line[:1] == b"S":
@@ -145,6 +147,7 @@ class Failpoint:
         while True:
             self._work.acquire()
             if self._gone:
+                self._sock.close()
                 return
             try:
                 line = self._queue.popleft()
@@ -157,5 +160,4 @@ class Failpoint:
             try:
                 self._sock.sendall(line)
             except OSError:
-                self._end()
-                return
+                self._end()  # which lets this loop end

@@ -155,12 +155,19 @@ class Recorder:
         manager = kv_manager(self.scheduler)
         name = session_of(manager)
         if name and self.config.role == "decode":
-            folder = os.path.join(os.path.dirname(self.config.dir), "peers")
-            os.makedirs(folder, exist_ok=True)
-            temporary = os.path.join(folder, f".{self.worker}")
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump({"worker": self.worker, "session": name}, file)
-            os.replace(temporary, os.path.join(folder, self.worker + ".json"))
+            self._tell(self.worker + ".json", json.dumps({"worker": self.worker, "session": name}))
+        first, _, again = self.config.worker.partition(".")
+        if again and self.rank == 0:  # a further incarnation, under the earlier one's address
+            self._tell(first + ".now", self.config.worker)
+
+    def _tell(self, name: str, text: str) -> None:
+        """Leave a file for the peers."""
+        folder = os.path.join(os.path.dirname(self.config.dir), "peers")
+        os.makedirs(folder, exist_ok=True)
+        temporary = os.path.join(folder, f".{name}")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, os.path.join(folder, name))
 
     def worker_of(self, session: str) -> str:
         """The decode worker with that transfer engine, "" if nobody said."""
@@ -324,7 +331,12 @@ class Recorder:
         known = self.of_room(room)
         port = known.bootstrap_port if known is not None else None
         table = self.config.prefills
-        return table.get(str(port), next(iter(table.values()), "prefill-0"))
+        name = table.get(str(port), next(iter(table.values()), "prefill-0"))
+        try:
+            with open(os.path.join(os.path.dirname(self.config.dir), "peers", name + ".now"), encoding="utf-8") as file:
+                return file.read()
+        except OSError:  # still the first
+            return name
 
     def _grant(self, m: frames.Message) -> None:
         """METADATA exposes pages and a metadata slot to prefill's writes."""
@@ -389,7 +401,8 @@ class Recorder:
         return answer == FAIL
 
     def digests(self, room: int | None, side: str, pages: Iterable[int], first: int) -> None:
-        """The content of pages, as written or as read; first is the number of the first."""
+        """The content of pages, as written or as read; first is the number of the first.
+        Each rank has other heads of the same page: its parts have numbers of their own."""
         if self.content is None or room is None:
             return
         owner = self.named(room)
@@ -397,7 +410,7 @@ class Recorder:
         for i, page in enumerate(pages):
             if not 0 <= int(page) < self.content.count:
                 continue
-            events.append(("digest", f'"side":"{side}","part":{first + i},"sum":"{self.content.digest(int(page))}","pool":"kv","blocks":[{int(page)}]{owner}'))
+            events.append(("digest", f'"side":"{side}","part":{(self.rank << 20) + first + i},"sum":"{self.content.digest(int(page))}","pool":"kv","blocks":[{int(page)}]{owner}'))
         if events:
             self.spool.record_all(events)
 
