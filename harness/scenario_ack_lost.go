@@ -70,7 +70,7 @@ func playAckLate(ctx context.Context, d *director) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	if _, err := d.fired(ctx, ruleAck, 1); err != nil {
+	if err := d.acted(ctx, ruleAck, 1); err != nil {
 		return err
 	}
 	if _, err := d.soon(ctx, d.freedAtDecode(loser)); err != nil {

@@ -126,7 +126,7 @@ func playAckStale(ctx context.Context, d *director) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.fired(ctx, ruleHold, 2); err != nil {
+	if err := d.acted(ctx, ruleHold, 2); err != nil {
 		return err
 	}
 	if err := d.abortAt(ctx, again, spec.RoleDecode); err != nil {

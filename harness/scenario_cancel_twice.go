@@ -53,7 +53,7 @@ func playTwiceReference(ctx context.Context, d *director) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.fired(ctx, ruleHold, 1); err != nil {
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if err := d.cancelEverywhere(ctx, loser); err != nil {

@@ -40,7 +40,7 @@ func playQueued(ctx context.Context, d *director) error {
 	if _, err := d.send(ctx, partVictim); err != nil {
 		return err
 	}
-	if _, err := d.fired(ctx, ruleHold, 1); err != nil {
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	loser, err := d.send(ctx, partLoser)

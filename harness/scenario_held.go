@@ -12,19 +12,33 @@ import (
 
 // What plays on a real engine that hold a transfer have in common.
 
-// someTime is how long a play waits for what the stack may never do.
-const someTime = 12 * time.Second
+// How long a play waits: for what it can't do without, which a busy machine may be
+// slow at, and for what the stack may never do.
+const (
+	longTime = 40 * time.Second
+	someTime = 10 * time.Second
+)
 
-// soon is await, for someTime at most.
+// soon is await, for longTime at most.
 func (d *director) soon(ctx context.Context, f func(*spec.Event) bool) (spec.Event, error) {
-	ctx, cancel := context.WithTimeout(ctx, someTime)
+	ctx, cancel := context.WithTimeout(ctx, longTime)
 	defer cancel()
 	return d.await(ctx, f)
 }
 
+// acted is fired, for longTime at most.
+func (d *director) acted(ctx context.Context, rule string, times int) error {
+	ctx, cancel := context.WithTimeout(ctx, longTime)
+	defer cancel()
+	_, err := d.fired(ctx, rule, times)
+	return err
+}
+
 // perhaps waits for what may come or not: what follows in the play does without it.
 func (d *director) perhaps(ctx context.Context, f func(*spec.Event) bool) error {
-	if _, err := d.soon(ctx, f); err != nil && ctx.Err() != nil {
+	short, cancel := context.WithTimeout(ctx, someTime)
+	defer cancel()
+	if _, err := d.await(short, f); err != nil && ctx.Err() != nil {
 		return err
 	}
 	return nil

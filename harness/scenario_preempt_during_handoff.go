@@ -54,7 +54,7 @@ func playPreempt(ctx context.Context, d *director) error {
 	if _, err := d.send(ctx, partLoser); err != nil {
 		return err
 	}
-	if _, err := d.fired(ctx, ruleHold, 1); err != nil {
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	preempted, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindFree, inPool("kv"), because("preempt")))

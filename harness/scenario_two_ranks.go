@@ -60,7 +60,7 @@ func playRanks(ctx context.Context, d *director) error {
 		return err
 	}
 	for _, name := range []string{ruleFailRank, ruleHold} {
-		if _, err := d.fired(ctx, name, 1); err != nil {
+		if err := d.acted(ctx, name, 1); err != nil {
 			return err
 		}
 	}
