@@ -197,7 +197,7 @@ class RealServerTest(unittest.TestCase):
         self.assertEqual(r.ask("r", "kv", 7, [1], "decode-0", "a3"), FORWARD, "no rule is about it")
         self.assertEqual(r.ask("w", "aux", 7, [1], "decode-0", "a4"), DROP)
         held: list[int] = []
-        thread = threading.Thread(target=lambda: held.append(r.ask("w", "kv", 9, [3], "decode-0", "a5")))
+        thread = threading.Thread(target=lambda: held.append(r.ask("w", "kv", 9, [3], "prefill-0", "a5")))
         thread.start()
         self.assertEqual(os.read(0, 1), b"1", "the Go test has seen it held")
         r.pools["kv"].alloc([2], owner)  # another block

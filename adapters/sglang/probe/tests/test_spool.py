@@ -179,6 +179,7 @@ class SpoolTest(unittest.TestCase):
 
     def test_a_disk_that_stays_full(self) -> None:
         s = self.make("torn")
+        s.record("note", '"text":"the last"')
         with mock.patch.object(spool.os, "write", side_effect=OSError(errno.ENOSPC, "no space left")):
             s.record("note", '"text":"lost"')
             s.seal()
