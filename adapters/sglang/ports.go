@@ -15,6 +15,7 @@ import (
 const (
 	lowestPort  = 20000
 	highestPort = 32000
+	maxTries    = 20000
 )
 
 var errNoPorts = errors.New("no free port of the loopback interface")
@@ -23,7 +24,7 @@ var errNoPorts = errors.New("no free port of the loopback interface")
 func freePorts(n int) ([]int, error) {
 	low, high := handedOut()
 	var got []int
-	for range 100 * (n + 1) {
+	for range min(100*(n+1), maxTries) {
 		if len(got) == n {
 			return got, nil
 		}
