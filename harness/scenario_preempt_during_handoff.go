@@ -15,11 +15,10 @@ func preemptDuringHandoff() Scenario {
 		Why:      "A preempted request has no blocks and is not over. Its blocks go to others at once, and its end must not give them back again.",
 		Branches: []string{gone, open, cancelled},
 		shapes: map[string]shape{onSGLang: {
-			plans:  map[string]string{"": holdOpen("kv", runners+2)},
-			limits: adapters.Limits{DecodeBlocks: 24},
+			plans: map[string]string{"": holdOpen("kv", runners+2)},
 			cast: func(l adapters.Limits, _ adapters.Pace) []part {
 				parts := []part{{name: partWarm, prompt: 30, output: 4}, {name: partLoser, prompt: 30, output: 8}, {name: partAfter, prompt: 60, output: 8}}
-				return append(parts, chorus("runner", runners, l.DecodeTokens/6, l.DecodeTokens*2/3)...)
+				return append(parts, chorus("runner", runners, l.DecodeTokens/10, l.DecodeTokens*3/5)...)
 			},
 			play: playPreempt, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree},
 		}},
@@ -31,7 +30,8 @@ func preemptDuringHandoff() Scenario {
 	}
 }
 
-// runners are requests that together need more of decode's pool than there is.
+// runners are requests that together need more of decode's pool than there is, some
+// hundred steps after they were handed over: the transfer is held long before.
 const runners = 2
 
 // playPreempt lets requests grow until decode preempts one, while the transfer of
