@@ -119,12 +119,17 @@ rules:
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer stderr.Close()
+	cmd.Stderr = stderr
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(stdout)
 	says := func(word string) {
-		require.True(t, lines.Scan(), "it ended: %s", stderr.String())
+		if !lines.Scan() {
+			words, _ := os.ReadFile(stderr.Name())
+			t.Fatalf("it ended: %s", words)
+		}
 		require.Equal(t, word, lines.Text())
 	}
 	tell := func(word string) {
@@ -148,6 +153,6 @@ rules:
 	require.Zero(t, server.Malformed())
 	require.Zero(t, server.Lost())
 	require.NoError(t, server.Close())
-	require.NoError(t, cmd.Wait(), "a server that is gone holds nobody: %s", stderr.String())
+	require.NoError(t, cmd.Wait(), "a server that is gone holds nobody")
 	judgeTraces(t, left)
 }
