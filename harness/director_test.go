@@ -55,7 +55,7 @@ func forcedCancel(ctx context.Context, d *director) error {
 			return err
 		}
 		if told, err := other.wait(ctx); err != nil || told.Outcome != spec.OutcomeOK {
-			return fmt.Errorf("a bystander was told %+v: %w", told, err)
+			return fmt.Errorf("a bystander was told %+v, %v: %w", told.Answer, told.err, err)
 		}
 	}
 	freed := d.at(spec.RoleDecode, spec.KindFree, ofReq(victim.id), inPool("kv"), d.by("decode-0"))
