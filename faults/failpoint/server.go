@@ -160,7 +160,8 @@ type session struct {
 func (s *Server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	w := &session{s: s, conn: conn, ctx: ctx, sealed: make(chan struct{}), loads: make(chan Load, 1), open: map[uint64]context.CancelFunc{}}
-	if err := w.run(); err != nil && s.ctx.Err() == nil {
+	var network net.Error // that of an answer to a worker that has died: it broke no rule
+	if err := w.run(); err != nil && s.ctx.Err() == nil && !errors.As(err, &network) {
 		s.malformed.Add(1)
 	}
 	// The worker is gone: what it asked about will not happen.
