@@ -66,7 +66,7 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 		tape    *tape
 		needs   []int
 	}{
-		"ackAfterEnd": {ackAfterEnd, newTape("d0").
+		"ackAfterEnd": {afterEnd(ofFamily("ABORT_ACK")), newTape("d0").
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Handoff: "k"}).add("d0", ack), []int{1, 2}},
 		"staleAck": {staleAck, newTape("p0", "d0").
 			add("d0", spec.Event{K: spec.KindEmit, Signal: "ABORT", Handoff: "k"}).
@@ -75,7 +75,7 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindObserve, Signal: "ABORT_ACK/4", Handoff: "k#1"}), []int{1, 2, 3, 5}},
 		"leftStream": {leftStream, cancel("d0", "r", "")(newTape("d0").
 			add("d0", spec.Event{K: spec.KindOutput, Req: "r"})), []int{1, 2}},
-		"admittedRejected": {admittedRejected, newTape("p0", "d0").
+		"admittedRejected": {ofRejected(spec.RoleDecode, spec.RolePrefill, spec.KindAdmit), newTape("p0", "d0").
 			add("p0", spec.Event{K: spec.KindAdmit, Req: "r"}).add("d0", spec.Event{K: spec.KindReject, Req: "r"}), []int{1, 2}},
 		"gaveUpDead": {gaveUpDead, newTape("p0", "d0", "c").write("w", "k", "r", "kv").
 			add("c", spec.Event{K: spec.KindExit, Worker: "p0", SignalNo: 9}).
@@ -141,7 +141,7 @@ func TestBranchesNeedTheirOrder(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"})},
 		"slots after the transfer": {slotsWentRound, newTape("p0", "d0").add("d0", spec.Event{K: spec.KindPool, Pool: "aux", Count: 2}).
 			write("w", "k", "r", "aux").end("w").add("d0", spec.Event{K: spec.KindAlloc, Pool: "aux", Blocks: spec.MakeBlocks(0)})},
-		"the acknowledgement before the end": {ackAfterEnd, newTape("d0").
+		"the acknowledgement before the end": {afterEnd(ofFamily("ABORT_ACK")), newTape("d0").
 			add("d0", spec.Event{K: spec.KindObserve, Signal: "ABORT_ACK/4", Handoff: "k"}).add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Handoff: "k"})},
 		"one stage asked three times": {askedTwice, newTape("c").add("c", cancelled).add("c", cancelled).add("c", cancelled)},
 		"the dead worker's own finish": {servedMeanwhile, newTape("p0", "c").add("c", spec.Event{K: spec.KindExit, Worker: "p0", SignalNo: 9}).

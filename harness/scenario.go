@@ -232,22 +232,32 @@ func fencedRelease(r *recorded) bool {
 	})
 }
 
+// span is from the begin of an access to its end; without end where none was seen.
+type span struct{ from, to int64 }
+
+func (r *recorded) span(begin *spec.Event) span {
+	s := span{begin.T, 1<<63 - 1}
+	if end := r.ends[begin.Access]; end != nil {
+		s.to = end.T
+	}
+	return s
+}
+
+// holds reports whether an event took effect inside the span.
+func (s span) holds(e *spec.Event) bool { return s.from < e.T && e.T < s.to }
+
 // openAt reports whether a remote access under a handoff was open when an event
 // that f picks, of the same handoff or request, took effect. All processes of
 // one machine share a clock.
 func openAt(f func(*spec.Event) bool) func(*recorded) bool {
 	return func(r *recorded) bool {
-		type span struct{ from, to int64 }
 		open := map[string][]span{}
 		for i := range r.events {
 			e := &r.events[i]
 			if e.K != spec.KindBegin || e.Handoff == "" || !r.remote(e) {
 				continue
 			}
-			s := span{e.T, 1<<63 - 1}
-			if end := r.ends[e.Access]; end != nil {
-				s.to = end.T
-			}
+			s := r.span(e)
 			open[e.Handoff] = append(open[e.Handoff], s)
 			open[e.Req] = append(open[e.Req], s)
 		}
@@ -256,7 +266,7 @@ func openAt(f func(*spec.Event) bool) func(*recorded) bool {
 				return false
 			}
 			for _, s := range append(open[e.Handoff], open[e.Req]...) {
-				if s.from < e.T && e.T < s.to {
+				if s.holds(e) {
 					return true
 				}
 			}

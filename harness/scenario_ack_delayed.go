@@ -17,7 +17,7 @@ func ackDelayed() Scenario {
     until: {event: free, why: timeout, from: decode, same: handoff}
     limit: 6s
 `)
-	sglang.reach = map[string]func(*recorded) bool{"the word came after the end": ackAfterEnd}
+	sglang.reach = map[string]func(*recorded) bool{"the word came after the end": afterEnd(ofFamily("ABORT_ACK"))}
 	return Scenario{
 		ID: "ack-delayed", Title: "The acknowledgement comes after the clock has decided",
 		Why:      "Two paths can end one lease, the clock's and the word's. Exactly one of them may, and the late word must change nothing.",

@@ -57,14 +57,8 @@ func ackLate(clock time.Duration, rule string, branches ...string) shape {
 }
 
 func playAckLate(ctx context.Context, d *director) error {
-	loser, err := d.holdLoser(ctx)
+	loser, err := d.cancelLoser(ctx)
 	if err != nil {
-		return err
-	}
-	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
-		return err
-	}
-	if err := d.endedAtPrefill(ctx, loser); err != nil {
 		return err
 	}
 	if err := d.release(ruleHold); err != nil {

@@ -49,11 +49,7 @@ func ackStale() Scenario {
     until: {signal: ABORT, same: handoff}
     limit: 30s
 `},
-			cast: func(l adapters.Limits, p adapters.Pace) []part {
-				parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
-				parts[2].handoff = sameKey
-				return parts
-			},
+			cast: castSameKey,
 			play: playAckStale, branches: []string{"an old acknowledgement came while its key was cancelled again"},
 			hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve},
 		}},
@@ -77,20 +73,28 @@ func takenTwice(r *recorded) bool {
 	})
 }
 
-// lateWord looks for a worker that took a signal about a handoff in after it had
-// given back all that it held for that handoff.
+// lateWord looks for a signal about a handoff that a scheduler took in after its
+// worker had given back all that it held for that handoff.
 func lateWord(r *recorded) bool {
-	gone := map[string]int64{}
-	for i := range r.events {
-		key := r.events[i].Src + "\x00" + r.events[i].Handoff
-		if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" && gone[key] == 0 {
-			gone[key] = e.T // the first: a defect may free twice
+	return afterEnd(func(e *spec.Event) bool { return e.Th == "main" })(r)
+}
+
+// afterEnd looks for a signal that f picks and that a source took in after it had
+// given back what it held for the signal's handoff.
+func afterEnd(f func(*spec.Event) bool) func(*recorded) bool {
+	return func(r *recorded) bool {
+		gone := map[string]int64{}
+		for i := range r.events {
+			key := r.events[i].Src + "\x00" + r.events[i].Handoff
+			if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" && gone[key] == 0 {
+				gone[key] = e.T // the first: a defect may free twice
+			}
 		}
+		return r.any(func(e *spec.Event) bool {
+			t, was := gone[e.Src+"\x00"+e.Handoff]
+			return was && e.K == spec.KindObserve && f(e) && t < e.T
+		})
 	}
-	return r.any(func(e *spec.Event) bool {
-		t, was := gone[e.Src+"\x00"+e.Handoff]
-		return was && e.K == spec.KindObserve && e.Th == "main" && t < e.T
-	})
 }
 
 // Two parts with one key, one after the other.
@@ -99,17 +103,18 @@ const (
 	sameKey   = "room-77"
 )
 
+// castSameKey is castHeld, with another request that has the loser's key.
+func castSameKey(l adapters.Limits, p adapters.Pace) []part {
+	parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
+	parts[2].handoff = sameKey
+	return parts
+}
+
 // playAckStale cancels two requests of one key, each while its transfer is held. The
 // first one's acknowledgement comes again as soon as the second has been cancelled.
 func playAckStale(ctx context.Context, d *director) error {
-	loser, err := d.holdLoser(ctx)
+	loser, err := d.cancelLoser(ctx)
 	if err != nil {
-		return err
-	}
-	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
-		return err
-	}
-	if err := d.endedAtPrefill(ctx, loser); err != nil {
 		return err
 	}
 	if err := d.release(ruleHold); err != nil {

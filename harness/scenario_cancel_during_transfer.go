@@ -115,11 +115,7 @@ func playCancelHeld(ctx context.Context, d *director) error {
 // holdLoser brings the stack to where the bystander generates and the transfer of
 // the loser is held.
 func (d *director) holdLoser(ctx context.Context) (*sent, error) {
-	warm, err := d.send(ctx, partWarm)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := warm.wait(ctx); err != nil {
+	if err := d.serve(ctx, partWarm); err != nil {
 		return nil, err
 	}
 	// Twice nearly the whole pool: the free list is short now, and what was freed

@@ -39,13 +39,7 @@ func playTwice(ctx context.Context, d *director) error {
 	if err := d.churn(ctx, 3, 7); err != nil {
 		return err
 	}
-	if err := d.release(ruleHold); err != nil {
-		return err
-	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.letGo(ctx)
 }
 
 func playTwiceReference(ctx context.Context, d *director) error {

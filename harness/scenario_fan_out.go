@@ -55,13 +55,7 @@ func playFanOut(ctx context.Context, d *director) error {
 	if err := d.endedAtPrefill(ctx, loser); err != nil {
 		return err
 	}
-	if err := d.release(ruleHold); err != nil {
-		return err
-	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.letGo(ctx)
 }
 
 func bothAccepted(r *recorded) bool {

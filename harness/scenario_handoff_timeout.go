@@ -45,11 +45,5 @@ func playTimeout(ctx context.Context, d *director) error {
 	if err := d.churn(ctx, 6, 7); err != nil {
 		return err
 	}
-	if err := d.release(ruleHold); err != nil {
-		return err
-	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.letGo(ctx)
 }

@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"conform/adapters"
@@ -111,6 +110,30 @@ func (d *director) endedAtPrefill(ctx context.Context, s *sent) error {
 	return nil
 }
 
+// cancelLoser holds the loser's transfer and cancels it at decode; prefill has then
+// let go of it, or had the time to.
+func (d *director) cancelLoser(ctx context.Context) (*sent, error) {
+	loser, err := d.holdLoser(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return nil, err
+	}
+	return loser, d.endedAtPrefill(ctx, loser)
+}
+
+// letGo ends the hold, shows that the stack still serves, and waits for every part.
+func (d *director) letGo(ctx context.Context) error {
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	if err := d.serve(ctx, partAfter); err != nil {
+		return err
+	}
+	return d.waitAll(ctx)
+}
+
 // freedAtDecode picks that decode gives pages of a request back.
 func (d *director) freedAtDecode(s *sent) func(*spec.Event) bool {
 	return d.at(spec.RoleDecode, spec.KindFree, ofReq(s.id), inPool("kv"))
@@ -121,21 +144,4 @@ func openAtStage(role spec.Role, k spec.Kind) func(*recorded) bool {
 	return func(r *recorded) bool {
 		return openAt(func(e *spec.Event) bool { return e.K == k && r.role[e.Src] == role })(r)
 	}
-}
-
-// ackAfterEnd looks for an acknowledgement that a worker took in after it had given
-// back all that it held for that handoff.
-func ackAfterEnd(r *recorded) bool {
-	gone := map[string]int64{}
-	for i := range r.events {
-		if e := &r.events[i]; e.K == spec.KindFree && e.Pool == "kv" {
-			if key := e.Src + "\x00" + e.Handoff; gone[key] == 0 {
-				gone[key] = e.T
-			}
-		}
-	}
-	return r.any(func(e *spec.Event) bool {
-		t, was := gone[e.Src+"\x00"+e.Handoff]
-		return was && e.K == spec.KindObserve && strings.HasPrefix(e.Signal, "ABORT_ACK") && t < e.T
-	})
 }

@@ -18,12 +18,8 @@ func keyReuse() Scenario {
 			plans:  map[string]string{"": holdOpen("kv", 3)},
 			limits: adapters.Limits{AbortTimeout: 5 * time.Second},
 			args:   []string{"--chunked-prefill-size", "128"},
-			cast: func(l adapters.Limits, p adapters.Pace) []part {
-				parts := append(castHeld(fifthOfDecode)(l, p), part{name: partAgain, prompt: l.DecodeTokens / 5, output: 8, handoff: sameKey})
-				parts[2].handoff = sameKey
-				return parts
-			},
-			play: playKeyReuse, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve, spec.KindEmit},
+			cast:   castSameKey,
+			play:   playKeyReuse, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve, spec.KindEmit},
 		}},
 		reach: map[string]func(*recorded) bool{open: openAtStage(spec.RoleDecode, spec.KindCancel), used: keyUsedAgain},
 	}
@@ -57,13 +53,7 @@ func playKeyReuse(ctx context.Context, d *director) error {
 	if err := d.perhaps(ctx, nth(2, posted)); err != nil { // a stack may refuse the key
 		return err
 	}
-	if err := d.release(ruleHold); err != nil {
-		return err
-	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.letGo(ctx)
 }
 
 // keyUsedAgain looks for a handoff that is a further use of a key ("key#1") under
@@ -73,9 +63,9 @@ func keyUsedAgain(r *recorded) bool {
 		if begin.K != spec.KindBegin || begin.Handoff == "" || !r.remote(begin) {
 			return false
 		}
-		end := r.ends[begin.Access]
+		open := r.span(begin)
 		return r.any(func(e *spec.Event) bool {
-			return e.K == spec.KindEmit && e.Signal == "METADATA" && e.Handoff == begin.Handoff+"#1" && e.T > begin.T && (end == nil || e.T < end.T)
+			return e.K == spec.KindEmit && e.Signal == "METADATA" && e.Handoff == begin.Handoff+"#1" && open.holds(e)
 		})
 	})
 }

@@ -83,8 +83,7 @@ func openAny(f func(*spec.Event) bool) func(*recorded) bool {
 	return func(r *recorded) bool {
 		return r.any(func(e *spec.Event) bool {
 			return f(e) && r.any(func(begin *spec.Event) bool {
-				end := r.ends[begin.Access]
-				return begin.K == spec.KindBegin && begin.Handoff != "" && r.remote(begin) && begin.T < e.T && (end == nil || end.T > e.T)
+				return begin.K == spec.KindBegin && begin.Handoff != "" && r.remote(begin) && r.span(begin).holds(e)
 			})
 		})
 	}

@@ -42,21 +42,9 @@ func rejectDecodeCapacity() Scenario {
 			branches: []string{"prefill had admitted a request that decode rejected"},
 		}},
 		reach: map[string]func(*recorded) bool{
-			"prefill had admitted a request that decode rejected":       admittedRejected,
+			"prefill had admitted a request that decode rejected":       ofRejected(spec.RoleDecode, spec.RolePrefill, spec.KindAdmit),
 			"decode rejected a request":                                 kindAt(spec.RoleDecode, spec.KindReject),
 			"prefill had computed for a rejected request, and was told": observed(spec.RolePrefill, "READ_ABORT"),
 		},
 	}
-}
-
-func admittedRejected(r *recorded) bool {
-	rejected := map[string]bool{}
-	for i := range r.events {
-		if e := &r.events[i]; e.K == spec.KindReject && r.role[e.Src] == spec.RoleDecode {
-			rejected[e.Req] = true
-		}
-	}
-	return r.any(func(e *spec.Event) bool {
-		return e.K == spec.KindAdmit && r.role[e.Src] == spec.RolePrefill && rejected[e.Req]
-	})
 }

@@ -33,21 +33,23 @@ func rejectPrefillCapacity() Scenario {
 		}},
 		reach: map[string]func(*recorded) bool{
 			"prefill rejected a prompt":                         kindAt(spec.RolePrefill, spec.KindReject),
-			"decode had reserved blocks for a rejected request": reservedForRejected,
+			"decode had reserved blocks for a rejected request": ofRejected(spec.RolePrefill, spec.RoleDecode, spec.KindAlloc),
 		},
 	}
 }
 
-func reservedForRejected(r *recorded) bool {
-	rejected := map[string]bool{}
-	for i := range r.events {
-		if e := &r.events[i]; e.K == spec.KindReject && r.role[e.Src] == spec.RolePrefill {
-			rejected[e.Req] = true
+// ofRejected looks for an event of a kind at one role for a request that the other
+// role rejected.
+func ofRejected(by, at spec.Role, k spec.Kind) func(*recorded) bool {
+	return func(r *recorded) bool {
+		rejected := map[string]bool{}
+		for i := range r.events {
+			if e := &r.events[i]; e.K == spec.KindReject && r.role[e.Src] == by {
+				rejected[e.Req] = true
+			}
 		}
+		return r.any(func(e *spec.Event) bool { return e.K == k && r.role[e.Src] == at && rejected[e.Req] })
 	}
-	return r.any(func(e *spec.Event) bool {
-		return e.K == spec.KindAlloc && r.role[e.Src] == spec.RoleDecode && rejected[e.Req]
-	})
 }
 
 // tooLong are the requests whose prompt prefill can't process, each after tenants

@@ -44,14 +44,7 @@ const slots = 20
 // playSlots cancels a request whose metadata is held, and lets each stage serve as
 // many requests as it has slots.
 func playSlots(ctx context.Context, d *director) error {
-	loser, err := d.holdLoser(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
-		return err
-	}
-	if err := d.endedAtPrefill(ctx, loser); err != nil {
+	if _, err := d.cancelLoser(ctx); err != nil {
 		return err
 	}
 	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode} {
@@ -61,13 +54,7 @@ func playSlots(ctx context.Context, d *director) error {
 			}
 		}
 	}
-	if err := d.release(ruleHold); err != nil {
-		return err
-	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.letGo(ctx)
 }
 
 // slotsWentRound reports whether, while a transfer of metadata was open, each other

@@ -61,20 +61,15 @@ func playSourceReuse(ctx context.Context, d *director) error {
 // sourceReused reports whether a block was leased anew at prefill while a transfer
 // still read it. All processes of one machine share a clock.
 func sourceReused(r *recorded) bool {
-	type span struct{ from, to int64 }
 	reads := map[spec.BlockID][]span{}
 	for i := range r.events {
 		e := &r.events[i]
 		if e.K != spec.KindBegin || e.Mode != "r" || e.Via != "transfer" {
 			continue
 		}
-		s := span{e.T, 1<<63 - 1}
-		if end := r.ends[e.Access]; end != nil {
-			s.to = end.T
-		}
 		for n := range e.Blocks.All {
 			id := spec.BlockID{Worker: e.Target, Pool: e.Pool, Number: n}
-			reads[id] = append(reads[id], s)
+			reads[id] = append(reads[id], r.span(e))
 		}
 	}
 	return r.any(func(e *spec.Event) bool {
@@ -83,7 +78,7 @@ func sourceReused(r *recorded) bool {
 		}
 		for n := range e.Blocks.All {
 			for _, s := range reads[spec.BlockID{Worker: r.worker[e.Src], Pool: e.Pool, Number: n}] {
-				if s.from < e.T && e.T < s.to {
+				if s.holds(e) {
 					return true
 				}
 			}

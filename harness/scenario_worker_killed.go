@@ -64,9 +64,8 @@ func crash(access, from, to string) string {
 func diedInTransfer(r *recorded) bool {
 	return r.any(func(x *spec.Event) bool {
 		return x.K == spec.KindExit && x.SignalNo != 0 && r.any(func(e *spec.Event) bool {
-			end := r.ends[e.Access]
 			return e.K == spec.KindBegin && e.Handoff != "" && r.remote(e) && (r.worker[e.Src] == x.Worker || e.Target == x.Worker) &&
-				e.T < x.T && (end == nil || end.T > x.T)
+				r.span(e).holds(x)
 		})
 	})
 }
