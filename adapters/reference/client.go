@@ -2,13 +2,11 @@ package reference
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"conform/adapters"
 	"conform/spec"
@@ -22,7 +20,7 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	if r.Handoff != "" || r.Prefill != 0 || r.Decode != 0 || r.Samples > 1 {
 		return adapters.Answer{}, fmt.Errorf("request %s chooses its handoff or its workers, or wants several answers: %w", r.ID, adapters.ErrUnsupported)
 	}
-	resp, err := s.post(ctx, s.clientHTTP.Addr(), "/generate", clientRequest{Req: r.ID, Prompt: r.Prompt, MaxNew: r.Output, Stream: r.Stream})
+	resp, err := adapters.PostJSON(ctx, s.users, s.clientHTTP.Addr(), "/generate", clientRequest{Req: r.ID, Prompt: r.Prompt, MaxNew: r.Output, Stream: r.Stream})
 	if err != nil {
 		return adapters.Answer{Outcome: spec.OutcomeError}, err
 	}
@@ -82,7 +80,7 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 	default:
 		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
 	}
-	resp, err := s.post(ctx, addr, "/abort", body)
+	resp, err := adapters.PostJSON(ctx, s.users, addr, "/abort", body)
 	if err != nil {
 		return err
 	}
@@ -91,17 +89,4 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 		return fmt.Errorf("abort %s: %s", id, resp.Status)
 	}
 	return nil
-}
-
-func (s *stack) post(ctx context.Context, addr, path string, body any) (*http.Response, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return s.users.Do(req)
 }

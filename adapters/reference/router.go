@@ -2,7 +2,6 @@ package reference
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"conform/adapters"
 	"conform/spec"
 )
 
@@ -205,7 +205,7 @@ func (ro *router) worker(ctx context.Context, addr string) (string, error) {
 
 // send posts a leg and reads its one answer.
 func (ro *router) send(ctx context.Context, addr string, l leg) (legAnswer, error) {
-	resp, err := ro.post(ctx, addr, "/generate", l)
+	resp, err := adapters.PostJSON(ctx, ro.client, addr, "/generate", l)
 	if err != nil {
 		return legAnswer{}, err
 	}
@@ -218,22 +218,9 @@ func (ro *router) send(ctx context.Context, addr string, l leg) (legAnswer, erro
 	return a, nil
 }
 
-func (ro *router) post(ctx context.Context, addr, path string, l leg) (*http.Response, error) {
-	body, err := json.Marshal(l)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return ro.client.Do(req)
-}
-
 // relay sends decode's leg and passes its answer on as it comes.
 func (ro *router) relay(ctx context.Context, l leg, out *clientAnswer) {
-	resp, err := ro.post(ctx, ro.w.cfg.DecodeHTTP, "/generate", l)
+	resp, err := adapters.PostJSON(ctx, ro.client, ro.w.cfg.DecodeHTTP, "/generate", l)
 	if err != nil {
 		if ctx.Err() == nil {
 			out.fail(legAnswer{Status: http.StatusBadGateway, Error: "decode is lost"})
@@ -277,7 +264,7 @@ func (ro *router) handleAbort(rw http.ResponseWriter, hr *http.Request) {
 func (ro *router) abortAt(addr string, l leg) {
 	ctx, cancel := context.WithTimeout(ro.w.ctx, ro.w.cfg.Limits.PeerTimeout)
 	defer cancel()
-	if resp, err := ro.post(ctx, addr, "/abort", l); err == nil {
+	if resp, err := adapters.PostJSON(ctx, ro.client, addr, "/abort", l); err == nil {
 		resp.Body.Close()
 	}
 }

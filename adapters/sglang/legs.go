@@ -113,7 +113,7 @@ func (s *stack) leg(ctx context.Context, addr string, body generateBody, port in
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	body.Port = port
-	resp, err := s.post(ctx, addr, "/generate", body)
+	resp, err := adapters.PostJSON(ctx, s.legs, addr, "/generate", body)
 	if err != nil {
 		return adapters.Answer{Outcome: spec.OutcomeError}, err
 	}
@@ -249,7 +249,7 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 	}
 	errs := make([]error, len(to)) // one that is gone must not keep it from the others
 	for i, m := range to {
-		resp, err := s.post(ctx, m.http.Addr(), "/abort_request", map[string]any{"rid": id})
+		resp, err := adapters.PostJSON(ctx, s.legs, m.http.Addr(), "/abort_request", map[string]any{"rid": id})
 		if err != nil {
 			errs[i] = fmt.Errorf("abort %s at %s: %w", id, m.id(), err)
 			continue
@@ -286,17 +286,4 @@ func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) err
 		err = fmt.Errorf("fill %s with %d tokens: status %d", worker, tokens, answer.Status)
 	}
 	return err
-}
-
-func (s *stack) post(ctx context.Context, addr, path string, body any) (*http.Response, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return s.legs.Do(req)
 }
