@@ -69,10 +69,7 @@ func (w worker) argv(cfg adapters.Config, model string) []string {
 		"--num-reserved-decode-tokens", strconv.Itoa(pageTokens), "--disable-overlap-schedule", "--disable-cuda-graph",
 		"--skip-server-warmup", "--sleep-on-idle", "--log-level", "debug", "--random-seed", "1",
 	}
-	if cfg.Device == engines.CPU {
-		args = append(args, "--device", "cpu", "--dtype", "float32", "--attention-backend", "torch_native",
-			"--sampling-backend", "pytorch", "--grammar-backend", "none")
-	}
+	args = append(args, computeArgs(cfg.Device)...)
 	if w.role == spec.RolePrefill {
 		args = append(args, "--disaggregation-bootstrap-port", strconv.Itoa(w.ports.bootstrap))
 	} else if cfg.Device == engines.CPU { // the default wants pinned memory
@@ -93,11 +90,18 @@ func baselineArgv(cfg adapters.Config, model string, p ports) []string {
 		"--max-running-requests", "8", "--chunked-prefill-size", "512", "--disable-overlap-schedule", "--disable-cuda-graph",
 		"--disable-radix-cache", "--skip-server-warmup", "--sleep-on-idle", "--random-seed", "1",
 	}
-	if cfg.Device == engines.CPU {
-		args = append(args, "--device", "cpu", "--dtype", "float32", "--attention-backend", "torch_native",
-			"--sampling-backend", "pytorch", "--grammar-backend", "none")
+	return append(args, computeArgs(cfg.Device)...)
+}
+
+// computeArgs say what to compute on, where that is not the stock build's GPU.
+func computeArgs(device string) []string {
+	if device != engines.CPU {
+		return nil
 	}
-	return args
+	return []string{
+		"--device", "cpu", "--dtype", "float32", "--attention-backend", "torch_native",
+		"--sampling-backend", "pytorch", "--grammar-backend", "none",
+	}
 }
 
 // environment is what a worker needs besides the engine's own variables; a user's

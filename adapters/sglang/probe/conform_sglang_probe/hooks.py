@@ -118,7 +118,7 @@ class Hooks:
             for owner in self.r.pools["kv"].holders.get(page, {}).values():
                 known = self.r.known.get(owner.req)
                 if known is not None:
-                    return "reject" if known.rejected else "cancel" if known.cancelled else "done"
+                    return known.end
         return "done"
 
     def kv_clear(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
@@ -215,11 +215,7 @@ class Hooks:
     def slot_free(self, pool: Any, req: Any, *args: Any, **kwargs: Any) -> None:
         slot = slot_of(req)
         if slot is not None:
-            self.r.pools["slot"].free([slot], self.r.local.why or self._end_of(req))
-
-    def _end_of(self, req: Any) -> str:
-        known = self.r.know(req)
-        return "reject" if known.rejected else "cancel" if known.cancelled else "done"
+            self.r.pools["slot"].free([slot], self.r.local.why or self.r.know(req).end)
 
     def aux_alloc(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
         if result is not None:
@@ -233,7 +229,7 @@ class Hooks:
             for owner in r.pools["aux"].holders.get(int(index), {}).values():
                 known = r.known.get(owner.req)
                 if not why and known is not None:
-                    why = "reject" if known.rejected else "cancel" if known.cancelled else "done"
+                    why = known.end
             r.pools["aux"].free([int(index)], why or "done", r.local.by)
 
     def aux_set(self, function: Any, buffers: Any, req: Any, *args: Any, **kwargs: Any) -> Any:

@@ -42,6 +42,11 @@ class Known:
     counted: int = -1  # pages, as the engine's table was last read
     bodies: list[tuple[str, str]] = field(default_factory=list)  # begin events of its forward passes, but for the id
 
+    @property
+    def end(self) -> str:
+        """Why its blocks come back, where nothing else was said."""
+        return "reject" if self.rejected else "cancel" if self.cancelled else "done"
+
 
 @dataclass
 class Room:
