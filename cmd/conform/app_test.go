@@ -152,7 +152,9 @@ func TestNoPanicReachesAUser(t *testing.T) {
 
 func TestJudgeThatIsInterrupted(t *testing.T) {
 	b := realBackend()
-	b.check = func(ctx context.Context, _ string, _ io.Reader) (*check.Result, error) { return nil, ctx.Err() }
+	b.check = func(ctx context.Context, _ string, _ io.Reader, _ check.Options) (*check.Result, error) {
+		return nil, ctx.Err()
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := newCall(b)
@@ -172,7 +174,7 @@ func TestFailuresOfTheJudge(t *testing.T) {
 		{inTrace("-", errors.New("no memory")), 4, "conform: no memory; "},
 	} {
 		b := realBackend()
-		b.check = func(context.Context, string, io.Reader) (*check.Result, error) { return nil, c.err }
+		b.check = func(context.Context, string, io.Reader, check.Options) (*check.Result, error) { return nil, c.err }
 		got := newCall(b)
 		require.Equal(t, c.status, got.main(t.Context(), []string{"check", "-"}))
 		require.True(t, strings.HasPrefix(got.errs.String(), c.says), got.errs.String())

@@ -21,7 +21,7 @@ func workerMain() bool { return reference.Main() }
 type backend struct {
 	run    func(context.Context, harness.Config) (*harness.RunResult, error)
 	dryRun func(context.Context, harness.Config) (string, error)
-	check  func(ctx context.Context, path string, stdin io.Reader) (*check.Result, error)
+	check  func(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*check.Result, error)
 	doctor func(context.Context) []harness.Check
 }
 
@@ -30,12 +30,12 @@ func realBackend() backend {
 }
 
 // checkTrace reads a trace and judges it.
-func checkTrace(ctx context.Context, path string, stdin io.Reader) (*check.Result, error) {
+func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*check.Result, error) {
 	trace, err := traces.Read(path, stdin)
 	if err != nil {
 		return nil, unreadableTrace(path, err)
 	}
-	result, err := check.Judge(ctx, trace, check.Options{})
+	result, err := check.Judge(ctx, trace, opt)
 	if err != nil {
 		return nil, inTrace(path, err)
 	}

@@ -92,6 +92,38 @@ func (p *page) signals(signals []check.SignalResult) {
 	}
 }
 
+// clocks adds a line for each clock but the first, against that.
+func (p *page) clocks(clocks []check.ClockResult) {
+	if len(clocks) == 0 {
+		return
+	}
+	p.line("")
+	shown := 0
+	for _, c := range clocks {
+		if c.Minus != clocks[0].Minus {
+			continue
+		}
+		if shown++; shown > 2*maxLines {
+			p.line("  and more clocks")
+			return
+		}
+		p.line(fmt.Sprintf("  clock %s minus clock %s: %s", Clean(c.Clock), Clean(c.Minus), offsets(c.Lo, c.Hi)))
+	}
+}
+
+// offsets says between which bounds a clock's offset lies.
+func offsets(lo, hi *int64) string {
+	switch {
+	case lo == nil && hi == nil:
+		return "nothing bounds it"
+	case lo == nil:
+		return fmt.Sprintf("at most %s ns", number(int(*hi)))
+	case hi == nil:
+		return fmt.Sprintf("at least %s ns", number(int(*lo)))
+	}
+	return fmt.Sprintf("%s to %s ns", number(int(*lo)), number(int(*hi)))
+}
+
 func orDash(v spec.Predicate) string {
 	if v == spec.ClaimsNothing {
 		return "-"

@@ -67,6 +67,7 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 	groups := groupPlaces(placesOf(nil, r.Rules))
 	writeGroups(p, groups)
 	p.signals(r.Signals)
+	p.clocks(r.Clocks)
 	p.list("what limits the verdict", r.Notes)
 	if len(groups) > 0 {
 		p.line("")

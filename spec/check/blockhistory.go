@@ -24,22 +24,6 @@ type blockHistory struct {
 // of a history's length.
 const maxPart = 256
 
-// interval is when the event happens on a clock: the widest that any offsets
-// allow.
-func (o *order) interval(e, clock int32) (low, high int64) {
-	n := int32(len(o.h.clocks))
-	low, high = math.MinInt64, math.MaxInt64
-	for c := range n {
-		if l, d := o.lower(e, c), o.dist[clock*n+c]; l > -unbounded && d < unbounded {
-			low = max(low, plus(l, -d))
-		}
-		if u, d := o.upper(e, c), o.dist[c*n+clock]; u < unbounded && d < unbounded {
-			high = min(high, plus(u, d))
-		}
-	}
-	return low, high
-}
-
 // builder lists the operations of one block's life.
 type builder struct {
 	c     *court
@@ -51,7 +35,7 @@ type builder struct {
 
 // add places a step, by its event.
 func (s *builder) add(b blockStep) {
-	b.low, b.high = s.c.base.interval(b.event, s.clock)
+	b.low, b.high = s.c.base.clocks.Interval(b.event, s.clock)
 	b.first, b.last = s.chainBounds(b.event)
 	s.steps = append(s.steps, b)
 }
@@ -94,10 +78,10 @@ func (s *builder) access(k *accessCase, id int32, n int) {
 // that an end must precede is a free.
 func (s *builder) unseen(k *accessCase, end blockStep) {
 	end.event = k.a.begin
-	end.low, end.high = s.c.base.interval(k.a.begin, s.clock)
+	end.low, end.high = s.c.base.clocks.Interval(k.a.begin, s.clock)
 	end.first, end.last = 0, len(s.muts)
 	if seal := s.c.h.sources[k.a.src].seal; seal != none && !s.c.lost {
-		low, high := s.c.base.interval(seal, s.clock)
+		low, high := s.c.base.clocks.Interval(seal, s.clock)
 		end.low, end.high = max(end.low, low), max(end.high, high)
 	}
 	s.steps = append(s.steps, end)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"conform/spec"
+	"conform/spec/check/clock"
 )
 
 // none is the index of nothing: an event, a lease or a name that is not there.
@@ -39,6 +40,7 @@ type history struct {
 	clocks   []string
 	clockID  map[string]int32
 	zero     []int64 // of each clock: the time that relative times count from
+	driftPPM int64   // by how much the clocks' rates may differ
 	threads  [][]int32
 	threadID map[spec.Thread]int32
 
@@ -430,8 +432,14 @@ func (h *history) setZeros() {
 	}
 	for i := range h.ev {
 		c, t := h.clockOf[i], h.ev[i].T
-		if uint64(last[c])-uint64(t) < uint64(farFuture/2) {
+		if uint64(last[c])-uint64(t) < uint64(clock.Far/2) {
 			h.zero[c] = min(h.zero[c], t)
+		}
+	}
+	// A clock that is only compared with has the readings that this makes it have.
+	for i := range h.ev {
+		if e := &h.ev[i]; e.K == spec.KindClockCmp && h.zero[h.clockID[e.Clock]] == math.MaxInt64 {
+			h.zero[h.clockID[e.Clock]] = h.zero[h.clockOf[i]]
 		}
 	}
 }
@@ -447,10 +455,10 @@ func relative(t, zero int64) int64 {
 	if t < zero {
 		return -relative(zero, t)
 	}
-	if d := uint64(t) - uint64(zero); d < uint64(farFuture) {
+	if d := uint64(t) - uint64(zero); d < uint64(clock.Far) {
 		return int64(d)
 	}
-	return farFuture
+	return clock.Far
 }
 
 func (h *history) isClient(worker int32) bool {

@@ -263,6 +263,9 @@ func (c *court) beginTogether(involved []*accessCase) bool {
 
 // contradiction tells a conflict in words.
 func (c *court) contradiction(why *conflict) string {
+	if len(why.cycle.Clocks()) > 1 {
+		return c.circle(c.base, why.cycle, why.added)
+	}
 	said := make([]string, 0, len(why.events))
 	for _, e := range why.events {
 		said = append(said, c.say(e))

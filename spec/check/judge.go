@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"conform/spec"
+	"conform/spec/check/clock"
 )
 
 // Options tunes a judgement. The zero value is right for a saved trace.
@@ -17,6 +18,10 @@ type Options struct {
 	BlockTimeout time.Duration
 	// MaxFindings bounds the findings listed per rule; all are counted. Default: 100.
 	MaxFindings int
+	// DriftPPM is how much the rates of two clocks may differ, in millionths, at
+	// most [clock.MaxDriftPPM]; above 0 it only makes the judge accept more.
+	// Default: 0, clocks whose offsets are constant.
+	DriftPPM int
 	// Parallel bounds the goroutines that judge blocks. Default: GOMAXPROCS.
 	Parallel int
 
@@ -30,6 +35,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = 100
 	}
+	o.DriftPPM = min(max(o.DriftPPM, 0), clock.MaxDriftPPM)
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
@@ -47,6 +53,7 @@ func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
 		return nil, err
 	}
 	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost() || len(tr.Losses) > 0}
+	h.driftPPM = int64(c.opt.DriftPPM)
 	var why *conflict
 	if c.base, why = newOrder(h, nil); why != nil {
 		return nil, c.badTrace(why)
@@ -72,6 +79,7 @@ type court struct {
 	evidence map[int32]spec.Verdict
 	said     map[saying]bool // findings that say the same of several blocks
 	stats    Stats
+	cited    int      // findings for which a proof by clocks was asked for
 	broken   []string // what the judge found wrong with itself
 }
 
@@ -178,7 +186,7 @@ func (c *court) findOnce(f Finding, event int32) bool {
 
 // result puts together what was judged.
 func (c *court) result() *Result {
-	res := &Result{Verdict: spec.Unexercised, Signals: c.signalResults(), Stats: c.countStats(), Notes: c.notes()}
+	res := &Result{Verdict: spec.Unexercised, Signals: c.signalResults(), Stats: c.countStats(), Clocks: c.clockResults(), Notes: c.notes()}
 	for _, r := range spec.Rules() {
 		rr := c.rules[r.ID]
 		res.Rules = append(res.Rules, *rr)
@@ -234,6 +242,7 @@ func at(p spec.Position) string {
 // badTrace turns a conflict of the base order into bad input.
 func (c *court) badTrace(why *conflict) error {
 	said := make([]string, len(why.events))
+	found := "events that no order fits: "
 	pos := spec.Position{}
 	for i, e := range why.events {
 		said[i] = c.say(e)
@@ -241,9 +250,13 @@ func (c *court) badTrace(why *conflict) error {
 			pos = p
 		}
 	}
+	found += strings.Join(said, ", then ")
+	if len(why.cycle.Clocks()) > 1 {
+		found += "; " + c.circle(c.base, why.cycle, nil)
+	}
 	return &BadTrace{
 		Pos:      pos,
-		Found:    "events that no order fits: " + strings.Join(said, ", then "),
+		Found:    found,
 		Expected: "times and sequence numbers that program order, pool order, signals and clocks allow",
 	}
 }

@@ -1,23 +1,11 @@
 package check
 
 import (
-	"math"
+	"cmp"
 	"slices"
-)
 
-// farFuture is past every relative time; unbounded is no bound at all. Sums of
-// times are clamped to it, so that no input overflows.
-const (
-	farFuture = int64(1) << 60
-	unbounded = int64(1) << 62
+	"conform/spec/check/clock"
 )
-
-func plus(a, b int64) int64 {
-	if a >= unbounded || b >= unbounded {
-		return unbounded
-	}
-	return max(a+b, -unbounded)
-}
 
 // edge says that one event comes before another.
 type edge struct{ from, to int32 }
@@ -37,32 +25,16 @@ type edge struct{ from, to int32 }
 // Both together suffice: sort the events by instant, and those of one instant
 // by any topological order of the graph.
 //
-// An instant x of an event on clock c obeys θc + t ≤ x ≤ θc + t2 with one
-// unknown θc per clock, so the second question is a system of difference
-// constraints. It needs no variable per event. Let lb(c, e) be the latest t
-// among e and its ancestors that are on c, and ub(c, e) the earliest t2 among e
-// and its descendants on c. Each event e on clock d then bounds a pair of
-// clocks, θc − θd ≤ t2(e) − lb(c, e), and a negative cycle among these few
-// bounds is the only way to be infeasible. One pass over the trace in
-// topological order and one over the clocks, whatever the length of the trace.
+// The second question is that of [clock.Solve], whatever the clocks' offsets are.
 type order struct {
 	h       *history
 	out, in map[int32][]int32 // added edges
 	topo    []int32
 	rank    []int32 // position in topo
-	lb, ub  bounds
-	dist    []int64 // of clocks c, d: the bound of θc − θd, closed
+	clocks  *clock.Solution
 	before  lanes
 	after   lanes
 	search  search
-}
-
-// bounds holds the bounds of every event by clock. That on the event's own clock
-// changes at each event and is stored for each; those on other clocks change
-// only where threads meet, and events between share one list.
-type bounds struct {
-	own   []int64
-	other [][]int64
 }
 
 // newOrder solves the trace with some edges added. The conflict is nil if there
@@ -76,13 +48,10 @@ func newOrder(h *history, added []edge) (*order, *conflict) {
 	if cycle := o.sort(); cycle != nil {
 		return nil, o.cycleConflict(cycle)
 	}
-	o.lb = o.propagate(o.topo, o.preds, h.from)
-	if c := o.solveClocks(); c != nil {
-		return nil, c
+	var cycle clock.Cycle
+	if o.clocks, cycle = clock.Solve(o.seenByClocks()); cycle != nil {
+		return nil, o.clockConflict(cycle)
 	}
-	back := slices.Clone(o.topo)
-	slices.Reverse(back)
-	o.ub = o.propagate(back, o.succs, func(e int32) int64 { return -h.till(e) })
 	o.sortByTime()
 	o.fillLanes()
 	return o, nil
@@ -169,153 +138,12 @@ func (o *order) findCycle(indegree []int32) []int32 {
 	}
 }
 
-// propagate computes, in the given order, the maximum of start over each event
-// and all that sources lead to it, by clock.
-func (o *order) propagate(seq []int32, sources func([]int32, int32) []int32, start func(int32) int64) bounds {
-	n := len(o.h.ev)
-	b := bounds{own: make([]int64, n)}
-	if len(o.h.clocks) > 1 {
-		b.other = make([][]int64, n)
-	}
-	var buf []int32
-	for _, e := range seq {
-		c := o.h.clockOf[e]
-		own := start(e)
-		m := merge{}
-		buf = sources(buf[:0], e)
-		for _, p := range buf {
-			d := o.h.clockOf[p]
-			if d == c {
-				own = max(own, b.own[p])
-			}
-			if b.other == nil {
-				continue
-			}
-			if d != c {
-				if v := b.other[p]; v != nil {
-					own = max(own, v[c])
-				}
-				m.raise(d, b.own[p], len(o.h.clocks))
-			}
-			m.raiseAll(b.other[p], d)
-		}
-		b.own[e] = own
-		if b.other != nil {
-			b.other[e] = m.vec
-		}
-	}
-	return b
-}
-
-// merge is a list of maxima that is shared until it must change.
-type merge struct {
-	vec   []int64
-	owned bool
-}
-
-func (m *merge) raise(i int32, v int64, n int) {
-	if m.vec == nil {
-		m.vec, m.owned = make([]int64, n), true
-		for j := range m.vec {
-			m.vec[j] = -unbounded
-		}
-	}
-	if m.vec[i] >= v {
-		return
-	}
-	if !m.owned {
-		m.vec, m.owned = slices.Clone(m.vec), true
-	}
-	m.vec[i] = v
-}
-
-// raiseAll takes in a whole list but for one place, whose value is another's.
-func (m *merge) raiseAll(vec []int64, but int32) {
-	if vec == nil {
-		return
-	}
-	if m.vec == nil {
-		m.vec = vec
-		return
-	}
-	if &m.vec[0] == &vec[0] {
-		return
-	}
-	for i, v := range vec {
-		if int32(i) != but && v > m.vec[i] {
-			m.raise(int32(i), v, len(vec))
-		}
-	}
-}
-
-// lower is the latest t, on clock c, of the event and its ancestors, −unbounded
-// if there is none.
-func (o *order) lower(e, c int32) int64 { return o.lb.on(o.h, e, c) }
-
-// upper is the earliest t2, on clock c, of the event and its descendants,
-// unbounded if there is none.
-func (o *order) upper(e, c int32) int64 { return -o.ub.on(o.h, e, c) }
-
-func (b *bounds) on(h *history, e, c int32) int64 {
-	if h.clockOf[e] == c {
-		return b.own[e]
-	}
-	if b.other == nil || b.other[e] == nil {
-		return -unbounded
-	}
-	return b.other[e][c]
-}
-
-// slack bounds how far event u can lie after event v, by their clocks alone.
-func (o *order) slack(u, v int32) int64 {
-	n := int32(len(o.h.clocks))
-	if n == 1 {
-		return o.upper(u, 0) - o.lower(v, 0)
-	}
-	best := unbounded
-	for c := range n {
-		up := o.upper(u, c)
-		if up >= unbounded {
-			continue
-		}
-		for d := range n {
-			if low := o.lower(v, d); low > -unbounded {
-				best = min(best, plus(plus(up, o.dist[c*n+d]), -low))
-			}
-		}
-	}
-	return best
-}
-
 // sortByTime replaces topo by the topological order that follows the solved
 // instants. Most questions of reachability are then answered by it: nothing
 // leads from an event to one before it.
 func (o *order) sortByTime() {
-	n := int32(len(o.h.clocks))
-	offset := make([]int64, n)
-	for c := range n {
-		for d := range n {
-			offset[c] = min(offset[c], o.dist[c*n+d])
-		}
-	}
-	at := make([]int64, len(o.topo))
-	for _, e := range o.topo {
-		at[e] = math.MinInt64
-		for c := range n {
-			if low := o.lower(e, c); low > -unbounded {
-				at[e] = max(at[e], plus(offset[c], low))
-			}
-		}
-	}
-	slices.SortStableFunc(o.topo, func(a, b int32) int {
-		switch {
-		case at[a] < at[b]:
-			return -1
-		case at[a] > at[b]:
-			return 1
-		}
-		return 0
-	})
+	at := o.clocks.Instants()
+	slices.SortStableFunc(o.topo, func(a, b int32) int { return cmp.Compare(at[a], at[b]) })
 	o.rank = make([]int32, len(o.topo))
 	for i, e := range o.topo {
 		o.rank[e] = int32(i)

@@ -121,7 +121,10 @@ func (c *court) finding(k *accessCase, rule spec.RuleID, v spec.Verdict, n *int6
 func (c *court) staleAccess(k *accessCase, combined []place, complete bool) {
 	k.state = caseStale
 	a := k.a
-	n, why, events := c.whyStale(k, combined)
+	n, why, events, edges := c.whyStale(k, combined)
+	cited, proof := c.cite(c.base, edges)
+	why += cited
+	events = withEvents(events, proof)
 	verdict := spec.Fail
 	if c.wildcard(a) {
 		k.state, verdict = caseUnknown, spec.Inconclusive
@@ -133,29 +136,30 @@ func (c *court) staleAccess(k *accessCase, combined []place, complete bool) {
 	c.find(c.finding(k, spec.BLK3, verdict, &n, events, "%s touches %s: %s", c.describe(a), c.targetText(k, n), why))
 }
 
-// whyStale finds the block for which the access fits no lease, and says why.
-func (c *court) whyStale(k *accessCase, combined []place) (int64, string, []int32) {
+// whyStale finds the block for which the access fits no lease, and says why, with
+// the events that show it and the edges that are not feasible.
+func (c *court) whyStale(k *accessCase, combined []place) (int64, string, []int32, []edge) {
 	a := k.a
 	for _, cl := range k.classes {
 		n := cl.numbers[0]
 		if len(cl.cands) == 0 {
 			why, events := c.whyNoLease(a, n)
-			return n, why, events
+			return n, why, events, nil
 		}
 		fits := slices.ContainsFunc(cl.cands, func(cand candidate) bool {
 			p := place{lower: cand.lower(), revoke: cand.revoke, until: cand.until}
 			return c.base.feasible(p.begins(a)...)
 		})
 		if !fits {
-			why, events := c.whyOutside(a, cl)
-			return n, why, events
+			why, events, edges := c.whyOutside(a, cl)
+			return n, why, events, edges
 		}
 	}
 	n := k.classes[0].numbers[0]
 	if len(combined) == 0 {
-		return n, "each of its blocks was leased to it at some time, but never all of them at once", []int32{a.begin}
+		return n, "each of its blocks was leased to it at some time, but never all of them at once", []int32{a.begin}, nil
 	}
-	return n, "each of its blocks fits a lease, but no order fits all of them at once", []int32{a.begin, combined[0].lower}
+	return n, "each of its blocks fits a lease, but no order fits all of them at once", []int32{a.begin, combined[0].lower}, combined[0].begins(a)
 }
 
 // whyNoLease explains an access to a block of which no lease comes into question.
@@ -199,21 +203,32 @@ func (c *court) holdersText(l *lease) string {
 
 // whyOutside explains an access that begins outside each lease that it may
 // belong to.
-func (c *court) whyOutside(a *access, cl class) (string, []int32) {
+func (c *court) whyOutside(a *access, cl class) (string, []int32, []edge) {
 	cand := cl.cands[len(cl.cands)-1]
 	gen := c.chains.leases[cl.leases[0][len(cl.cands)-1]].gen
 	began := fmt.Sprintf("the access began at %s", c.say(a.begin))
+	within := (&place{lower: cand.lower(), revoke: cand.revoke, until: cand.until}).begins(a)
 	switch {
 	case !c.base.feasible(edge{cand.lower(), a.begin}):
-		return fmt.Sprintf("%s, before lease %d of it was given to it at %s", began, gen, c.say(cand.lower())), []int32{a.begin, cand.lower()}
+		return fmt.Sprintf("%s, before lease %d of it was given to it at %s", began, gen, c.say(cand.lower())), []int32{a.begin, cand.lower()}, within[:1]
 	case cand.until != none && !c.base.feasible(edge{cand.lower(), a.begin}, edge{a.begin, cand.until}):
 		return fmt.Sprintf("it belongs to lease %d, which ended at %s; %s, and no legal order puts that before the end", gen, c.say(cand.until), began),
-			[]int32{cand.until, a.begin}
+			[]int32{cand.until, a.begin}, []edge{within[0], within[2]}
 	case cand.revoke != none:
 		return fmt.Sprintf("its grant %s was taken back at %s; %s, surely after that", c.say(cand.grant), c.say(cand.revoke), began),
-			[]int32{cand.grant, cand.revoke, a.begin}
+			[]int32{cand.grant, cand.revoke, a.begin}, within
 	}
-	return fmt.Sprintf("%s, which no legal order puts within lease %d", began, gen), []int32{a.begin}
+	return fmt.Sprintf("%s, which no legal order puts within lease %d", began, gen), []int32{a.begin}, within
+}
+
+// withEvents adds events that are not listed yet.
+func withEvents(events, more []int32) []int32 {
+	for _, e := range more {
+		if !slices.Contains(events, e) {
+			events = append(events, e)
+		}
+	}
+	return events
 }
 
 // earlyFree reports an access whose lease ended while it was open.
@@ -244,7 +259,8 @@ func (c *court) earlyFree(k *accessCase, p *place, complete bool) {
 		text = fmt.Sprintf("%s; the lease ended at %s; the access ended at %s, and no legal order puts that first; therefore the lease ended while the access was open",
 			began, c.say(p.until), c.say(a.end))
 	}
-	c.find(c.finding(k, spec.BLK2, verdict, &n, events, "%s", text))
+	cited, proof := c.cite(c.base, c.withEnd(k, *p)[0].edges)
+	c.find(c.finding(k, spec.BLK2, verdict, &n, withEvents(events, proof), "%s", text+cited))
 }
 
 // leaseOf names the block whose lease ends first in a place, and the lease.

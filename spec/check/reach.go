@@ -1,5 +1,7 @@
 package check
 
+import "slices"
+
 // lanes tells for every event how far along each pool's chain it reaches: by
 // how many mutations it is preceded (or followed), itself included.
 type lanes struct{ of [][]int32 }
@@ -155,4 +157,29 @@ func (o *order) find(u, v int32) bool {
 		}
 	}
 	return false
+}
+
+// path lists the events that lead from u to v, both included; u must reach v.
+func (o *order) path(u, v int32) []int32 {
+	from := map[int32]int32{u: none}
+	var buf []int32
+	for queue := []int32{u}; len(queue) > 0; queue = queue[1:] {
+		e := queue[0]
+		if e == v {
+			break
+		}
+		buf = o.succs(buf[:0], e)
+		for _, s := range buf {
+			if _, seen := from[s]; !seen && o.rank[s] <= o.rank[v] {
+				from[s] = e
+				queue = append(queue, s)
+			}
+		}
+	}
+	var out []int32
+	for at := v; at != none; at = from[at] {
+		out = append(out, at)
+	}
+	slices.Reverse(out)
+	return out
 }

@@ -9,6 +9,8 @@ type Result struct {
 	Rules   []RuleResult   `json:"rules"`
 	Signals []SignalResult `json:"signals"`
 	Stats   Stats          `json:"stats"`
+	// Clocks says how far the trace's clocks may be apart; empty for one clock.
+	Clocks []ClockResult `json:"clocks,omitempty"`
 	// Notes are lines for a person about what limits the verdict: where a source
 	// ends, what was not recorded.
 	Notes []string `json:"notes,omitempty"`
@@ -48,6 +50,18 @@ type SignalResult struct {
 	Claims   spec.Predicate `json:"claims"`
 	Inferred spec.Predicate `json:"inferred"`
 	Seen     int            `json:"seen"`
+}
+
+// ClockResult says what a clock may have read minus what another read at the same
+// instant, in ns: every offset in the range fits the trace's program order, pool
+// order, signals and comparisons, and none outside does. Of clocks that may drift
+// it is the range over the whole trace.
+type ClockResult struct {
+	Clock string `json:"clock"`
+	Minus string `json:"minus"`
+	// Lo and Hi are null where nothing bounds the offset.
+	Lo *int64 `json:"lo"`
+	Hi *int64 `json:"hi"`
 }
 
 // Stats says how much was judged.
