@@ -216,6 +216,13 @@ func TestTraceText(t *testing.T) {
 			{Signal: "ABORT_ACK/3", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsReceived, Seen: 12},
 			{Signal: "STATUS/4", Seen: 60},
 		},
+		Clocks: []check.ClockResult{
+			{Clock: "h2", Minus: "h1", Lo: new(int64(-1_234_567)), Hi: new(int64(1_236_000))},
+			{Clock: "h3", Minus: "h1", Lo: new(int64(5))},
+			{Clock: "h4", Minus: "h1", Hi: new(int64(7))},
+			{Clock: "h5", Minus: "h1"},
+			{Clock: "h3", Minus: "h2"},
+		},
 		Notes: []string{"source decode-0 is torn at line 78: what it did later is not known"},
 	}
 	var b bytes.Buffer

@@ -124,7 +124,7 @@ func (o *order) whyNot(edges ...edge) clock.Cycle {
 		out = append(out, r.Bounds...)
 		out = append(out, clock.Bound{From: r.Start, To: next.End, Early: r.Early, Late: next.Late, Path: path})
 	}
-	return out
+	return slices.DeleteFunc(out, func(b clock.Bound) bool { return b.From == b.To && b.Early <= b.Late }) // says nothing
 }
 
 // lead lists the events on the way from end i to end j of a question, without the
@@ -184,8 +184,6 @@ func (c *court) circle(o *order, cycle clock.Cycle, needed []edge) string {
 		switch {
 		case b.Compared:
 			said[i] = fmt.Sprintf("%s compares clocks %s and %s", c.say(b.First()), from, to)
-		case b.First() == b.Last():
-			said[i] = fmt.Sprintf("%s is at one instant on clock %s", c.say(b.First()), from)
 		default:
 			said[i] = fmt.Sprintf("%s on clock %s %s %s on clock %s", c.say(b.First()), from, c.before(o, b, needed), c.say(b.Last()), to)
 		}

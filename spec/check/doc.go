@@ -14,11 +14,14 @@
 // order.go holds what is certain about the order of any two events: program
 // order, the order of each pool, and that a signal is emitted before it is
 // observed. The clocks' offsets are unknown constants. They are solved for
-// (clocks.go), so that no skew between machines ever makes an alarm, and every
-// order that some offsets allow counts as possible. If nothing is possible, the
-// trace is bad input ([BadTrace]). feasible.go answers the one question that all
-// rules ask: is there a legal order in which also this comes before that?
-// "Later in every legal order" is that the reverse is not feasible.
+// (package [conform/spec/check/clock]), so that no skew between machines ever
+// makes an alarm, and every order that some offsets allow counts as possible. If
+// nothing is possible, the trace is bad input ([BadTrace]). feasible.go answers
+// the one question that all rules ask: is there a legal order in which also this
+// comes before that? "Later in every legal order" is that the reverse is not
+// feasible. Where it takes several clocks to see that something is not,
+// clocks.go proves it by the circle of bounds that contradict. For long runs the
+// rates of the clocks may differ too ([Options].DriftPPM).
 //
 // # Question 1: did it go wrong?
 //

@@ -31,6 +31,9 @@ type Cycle []Bound
 // Sum is how much time would have to go by on the way round: less than zero.
 // Each bound leaves time from its Late to the Early of the next.
 func (c Cycle) Sum(driftPPM int64) int64 {
+	if len(c) == 1 && c[0].Compared {
+		return c[0].Late - c[0].Early // of one clock at one instant
+	}
 	total := int64(0)
 	for i := range c {
 		b, next := &c[i], &c[(i+1)%len(c)]
@@ -71,8 +74,7 @@ func (s *Solution) bound(p, q int32) Bound {
 	from := s.t.From(cmp.Event)
 	b := Bound{From: s.grid.clock[p], To: s.grid.clock[q], Path: []int32{cmp.Event}, Compared: true, Spread: s.t.Till(cmp.Event) - from}
 	b.Early, b.Late = from, from+cmp.Hi
-	// A clock compared with itself may be either: the bound below zero it is.
-	if b.From != cmp.This || b.To == cmp.This && (cmp.Hi >= Unbounded || cmp.Hi >= 0) {
+	if b.From != cmp.This {
 		b.Early, b.Late = from+cmp.Lo, from
 	}
 	return b

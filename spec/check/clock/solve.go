@@ -55,14 +55,13 @@ func (s *Solution) bounds() Cycle {
 		s.dist[i], s.next[i], s.why[i] = Unbounded, int32(i)%n, bySelf
 	}
 	s.links()
-	for i := range s.t.Compared {
-		s.compare(i)
-	}
 	for p := range n {
-		if s.dist[p*n+p] < 0 {
-			return Cycle{s.bound(p, p)}
-		}
 		s.dist[p*n+p] = 0
+	}
+	for i := range s.t.Compared {
+		if c := s.compare(i); c != nil {
+			return c
+		}
 	}
 	clocks := int32(s.t.Clocks)
 	for _, e := range s.t.Order {
@@ -116,9 +115,21 @@ func (s *Solution) tighten(c int32, low int64, d int32, till int64, why int32) {
 
 // compare takes in a comparison. The reading of This is anything from From to
 // Till of the event; that of That is between Lo and Hi more.
-func (s *Solution) compare(i int) {
+func (s *Solution) compare(i int) Cycle {
 	cmp, g := &s.t.Compared[i], s.grid
 	from, till := s.t.From(cmp.Event), s.t.Till(cmp.Event)
+	if cmp.This == cmp.That {
+		b := Bound{From: cmp.This, To: cmp.This, Path: []int32{cmp.Event}, Compared: true, Spread: till - from}
+		switch {
+		case cmp.Hi < 0:
+			b.Early, b.Late = from, from+cmp.Hi
+		case cmp.Lo > 0:
+			b.Early, b.Late = from+cmp.Lo, from
+		default:
+			return nil
+		}
+		return Cycle{b}
+	}
 	// most is how far a reading of c can be from a point.
 	most := func(p int32, low, high int64) int64 {
 		r := g.reading(p)
@@ -141,6 +152,7 @@ func (s *Solution) compare(i int) {
 	if cmp.Lo > -Unbounded {
 		add(cmp.That, cmp.This, -cmp.Lo, from+cmp.Lo, till+cmp.Lo, from, till)
 	}
+	return nil
 }
 
 // close computes the shortest paths of dist, or finds a cycle below zero.
