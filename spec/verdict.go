@@ -1,6 +1,9 @@
 package spec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Verdict is the outcome of judging a rule, a trace or a run. Its order is the
 // order of badness: a result takes the worst of its parts, with unexercised and
@@ -83,6 +86,13 @@ const (
 	HarmWrongContent  Harm = "wrong content read"
 	HarmWrongAnswer   Harm = "wrong answer served"
 )
+
+// Rank orders harms, from 0 for none to the most; -1 is no harm of this list.
+func (h Harm) Rank() int {
+	return slices.Index([]Harm{
+		HarmNone, HarmUnprovenOrder, HarmReclaimedOpen, HarmStaleAccess, HarmWrongContent, HarmWrongAnswer,
+	}, h)
+}
 
 // Level is the level of evidence that a trace reaches or a rule needs.
 type Level int

@@ -58,7 +58,7 @@ func placesOf(sc *harness.ScenarioResult, rules []check.RuleResult) []place {
 		p := place{scenario: sc, result: &rules[i]}
 		for _, f := range rules[i].Findings {
 			p.verdict = max(p.verdict, f.Verdict)
-			if harmRank(f.Harm) > harmRank(p.harm) {
+			if f.Harm.Rank() > p.harm.Rank() {
 				p.harm = f.Harm
 			}
 		}
@@ -90,14 +90,7 @@ func groupPlaces(places []place) []group {
 }
 
 func worseFirst(a, b place) int {
-	return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(harmRank(b.harm), harmRank(a.harm)))
-}
-
-func harmRank(h spec.Harm) int {
-	return slices.Index([]spec.Harm{
-		spec.HarmNone, spec.HarmUnprovenOrder, spec.HarmReclaimedOpen,
-		spec.HarmStaleAccess, spec.HarmWrongContent, spec.HarmWrongAnswer,
-	}, h)
+	return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(b.harm.Rank(), a.harm.Rank()))
 }
 
 // count is how many findings the group stands for.

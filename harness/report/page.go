@@ -193,8 +193,8 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// quoteArg makes one argument of a command that can be pasted into a shell.
-func quoteArg(s string) string {
+// Quote makes one argument of a command that can be pasted into a shell.
+func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./=:,@%+", r)
 	}

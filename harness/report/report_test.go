@@ -312,11 +312,11 @@ func TestHostileNames(t *testing.T) {
 	require.NotContains(t, b.String(), "\r")
 }
 
-func TestQuoteArg(t *testing.T) {
+func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{
 		"ack-lost": "ack-lost", "": "''", "my plan": "'my plan'", "it's": `'it'\''s'`, "$(rm)": "'$(rm)'", "A=b": "A=b",
 	} {
-		require.Equal(t, want, quoteArg(in))
+		require.Equal(t, want, Quote(in))
 	}
 }
 

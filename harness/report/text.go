@@ -239,34 +239,34 @@ func closing(p *page, r *harness.RunResult, groups []group, o Options) {
 		return
 	}
 	if sc.Trace != "" {
-		p.field("look closer", o.program()+" check "+quoteArg(sc.Trace))
+		p.field("look closer", o.program()+" check "+Quote(sc.Trace))
 	}
 	if r.Verdict == spec.Pass {
 		return
 	}
 	again := []string{o.program(), "run"}
 	if r.Adapter != "" && r.Adapter != "reference" {
-		again = append(again, "--adapter", quoteArg(r.Adapter))
+		again = append(again, "--adapter", Quote(r.Adapter))
 	}
 	flag := "--mode"
 	if r.Engine != "" {
 		flag = "--connector"
 		_, version, _ := strings.Cut(r.Engine, "@")
-		again = append(again, "--engine", quoteArg(version))
+		again = append(again, "--engine", Quote(version))
 		if r.Device != "" && r.Device != "cpu" {
-			again = append(again, "--device", quoteArg(r.Device))
+			again = append(again, "--device", Quote(r.Device))
 		}
 	}
-	again = append(again, "--scenario", quoteArg(sc.ID))
+	again = append(again, "--scenario", Quote(sc.ID))
 	if sc.Mode != "" {
-		again = append(again, flag, quoteArg(sc.Mode))
+		again = append(again, flag, Quote(sc.Mode))
 	}
 	again = append(again, "--seed", fmt.Sprint(sc.Seed))
 	if r.Defect != "" {
-		again = append(again, "--defect", quoteArg(r.Defect))
+		again = append(again, "--defect", Quote(r.Defect))
 	}
 	for _, a := range o.Again {
-		again = append(again, quoteArg(a))
+		again = append(again, Quote(a))
 	}
 	p.field("run again", strings.Join(again, " "))
 }

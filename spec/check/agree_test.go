@@ -105,7 +105,7 @@ func drawAccess(t *rapid.T, w *writer, a, leases int, num func(int, string) int6
 func judgeForTest(t require.TestingT, tr *spec.Trace) *court {
 	h, err := newHistory(tr)
 	require.NoError(t, err)
-	c := &court{ctx: context.Background(), opt: Options{Parallel: 1}.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost()}
+	c := &court{ctx: context.Background(), opt: Options{Parallel: 1, Checker: CheckerBoth}.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost()}
 	var why *conflict
 	if c.base, why = newOrder(h, nil); why != nil {
 		return nil

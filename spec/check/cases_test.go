@@ -66,7 +66,7 @@ func TestCases(t *testing.T) {
 			require.NoError(t, json.Unmarshal(raw, &want))
 			data, err := os.ReadFile("testdata/cases/" + name + ".jsonl")
 			require.NoError(t, err)
-			got, err := check.Judge(context.Background(), parse(t, name, data), check.Options{})
+			got, err := check.Judge(context.Background(), parse(t, name, data), check.Options{Checker: check.CheckerBoth})
 			if slices.Contains(want.Verdict, "bad") {
 				var bad *check.BadTrace
 				require.True(t, errors.As(err, &bad), "%v", err)

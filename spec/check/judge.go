@@ -24,6 +24,10 @@ type Options struct {
 	DriftPPM int
 	// Parallel bounds the goroutines that judge blocks. Default: GOMAXPROCS.
 	Parallel int
+	// Checker says who judges question 1. Default: [CheckerChain].
+	Checker Checker
+	// unconfirmed leaves out that Porcupine confirms what fails.
+	unconfirmed bool
 
 	_ struct{}
 }

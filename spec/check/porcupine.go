@@ -12,6 +12,19 @@ import (
 	"conform/spec"
 )
 
+// Checker says who judges question 1.
+type Checker string
+
+// The checkers.
+const (
+	// CheckerChain is the judge of this package.
+	CheckerChain Checker = "chain"
+	// CheckerBoth is CheckerChain, and Porcupine over the history of every block
+	// besides. The verdict is error where the two disagree. Time and memory grow
+	// with the square of a block's history.
+	CheckerBoth Checker = "both"
+)
+
 // blockStep is one operation of a block's history, as Porcupine sees it: an
 // instant within an interval, that some state of the block must allow.
 type blockStep struct {

@@ -20,7 +20,7 @@ func (c *court) questionOne() {
 		c.judgeAccess(&c.cases[i])
 	}
 	c.jointly()
-	if c.ctx.Err() == nil {
+	if c.ctx.Err() == nil && c.opt.Checker == CheckerBoth {
 		c.askPorcupine()
 	}
 }

@@ -55,7 +55,7 @@ func TestRuleTraces(t *testing.T) {
 // judge judges JSON Lines and holds what must hold of every result.
 func judge(t *testing.T, name string, data []byte) *check.Result {
 	t.Helper()
-	res, err := check.Judge(context.Background(), parse(t, name, data), check.Options{})
+	res, err := check.Judge(context.Background(), parse(t, name, data), check.Options{Checker: check.CheckerBoth})
 	require.NoError(t, err)
 	require.Len(t, res.Rules, 16)
 	text, err := json.Marshal(res)

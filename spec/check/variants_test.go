@@ -114,7 +114,7 @@ type variant struct {
 
 func check(t *testing.T, v variant) *Result {
 	t.Helper()
-	res, err := Judge(context.Background(), &v.w.tr, Options{})
+	res, err := Judge(context.Background(), &v.w.tr, Options{Checker: CheckerBoth})
 	require.NoError(t, err)
 	for id, want := range v.want {
 		got := ruleResult(res, id)
@@ -613,7 +613,7 @@ func TestUndecided(t *testing.T) {
 		w.on("P", id, 20, room(spec.KindBegin, acc(id), wide(100))).on("P", id, 20, spec.Event{K: spec.KindEnd, Access: id, T2: 100})
 	}
 	w.on("P", "late", 130, room(spec.KindBegin, acc("late"))).on("P", "late", 160, end("late")).at("D", 150, room(spec.KindFree))
-	res, err := Judge(context.Background(), &w.tr, Options{BlockTimeout: 20 * time.Millisecond})
+	res, err := Judge(context.Background(), &w.tr, Options{Checker: CheckerBoth, BlockTimeout: 20 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, spec.Fail, ruleResult(res, spec.BLK2).Verdict)
 	require.Equal(t, spec.Fail, res.Verdict)

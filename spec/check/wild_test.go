@@ -84,7 +84,7 @@ func TestWildTraces(t *testing.T) {
 	bad := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := wild(t)
-		res, err := Judge(context.Background(), &w.tr, Options{})
+		res, err := Judge(context.Background(), &w.tr, Options{Checker: CheckerBoth})
 		if err != nil {
 			require.IsType(t, &BadTrace{}, err, "%s", w)
 			bad++
@@ -110,7 +110,7 @@ func TestWildTraces(t *testing.T) {
 		if res.Verdict != spec.Pass {
 			require.Equal(t, worst, res.Verdict, "%s", w)
 		}
-		again, err := Judge(context.Background(), &w.tr, Options{Parallel: 3})
+		again, err := Judge(context.Background(), &w.tr, Options{Parallel: 3, Checker: CheckerBoth})
 		require.NoError(t, err)
 		require.Equal(t, res, again)
 	})
