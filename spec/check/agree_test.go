@@ -195,68 +195,6 @@ func twoClocks(t *rapid.T) *writer {
 	return w
 }
 
-// legalAt reports whether the trace is legal if the clocks differ by the offset.
-func legalAt(t require.TestingT, w *writer, offset int64) bool {
-	tr := spec.Trace{Events: make([]spec.Event, len(w.tr.Events))}
-	for i, e := range w.tr.Events {
-		if e.K == spec.KindClockCmp {
-			lo, hi := e.Lo, e.Hi
-			if e.Src == "P" {
-				lo, hi = -hi, -lo
-			}
-			if offset < lo || offset > hi {
-				return false
-			}
-			e.K = spec.KindNote
-		}
-		e.Clock = strings.Replace(e.Clock, "p", "m", 1)
-		if e.Src == "P" {
-			e.T, e.T2 = e.T-offset, e.T2-offset
-		}
-		tr.Events[i] = e
-	}
-	c := judgeForTest(t, &tr)
-	return c != nil && !violated(c)
-}
-
-func violated(c *court) bool {
-	for i := range c.cases {
-		if s := c.cases[i].state; s == caseStale || s == caseEarly {
-			return true
-		}
-	}
-	return false
-}
-
-// TestClocksAgree holds the clock solver against trying out every offset: two
-// clocks are judged legal exactly where some offset makes one clock of them and
-// the trace legal.
-func TestClocksAgree(t *testing.T) {
-	legal, not := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		w := twoClocks(t)
-		c := judgeForTest(t, &w.tr)
-		some := false
-		for off := int64(-160); off <= 160 && !some; off++ {
-			some = legalAt(t, w, off)
-		}
-		if c == nil {
-			require.False(t, some, "%s", w)
-			return
-		}
-		require.Empty(t, c.broken, "%s", w)
-		require.Equal(t, some, !violated(c), "%s", w)
-		if some {
-			legal++
-		} else {
-			not++
-		}
-	})
-	t.Logf("%d legal, %d not", legal, not)
-	require.NotZero(t, legal)
-	require.NotZero(t, not)
-}
-
 // TestReachesAgrees holds the two ways to answer what precedes what against each
 // other and against following every edge.
 func TestReachesAgrees(t *testing.T) {

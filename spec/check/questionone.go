@@ -53,11 +53,13 @@ func (c *court) judgeAccess(k *accessCase) {
 			begun = append(begun, p)
 		}
 	}
-	stale := slices.DeleteFunc(c.staleWays(k), func(p place) bool { return !c.base.feasible(p.edges...) })
+	stale := slices.DeleteFunc(c.staleWays(k), func(p place) bool { return !c.base.feasible(p.begins(a)...) })
 	if len(begun) == 0 && len(stale) == 0 {
 		c.staleAccess(k, combined, complete)
 		return
 	}
+	ends := append(begun, stale...)[0]
+	stale = slices.DeleteFunc(stale, func(p place) bool { return !c.base.feasible(p.edges...) })
 	for _, p := range begun {
 		for _, q := range c.withEnd(k, p) {
 			if c.base.feasible(q.edges...) {
@@ -68,7 +70,7 @@ func (c *court) judgeAccess(k *accessCase) {
 	k.places = append(k.places, stale...)
 	if len(k.places) == 0 {
 		c.judged(spec.BLK2, 1)
-		c.earlyFree(k, &begun[0], complete)
+		c.earlyFree(k, &ends, complete)
 		return
 	}
 	k.state = caseLegal
@@ -244,6 +246,8 @@ func (c *court) earlyFree(k *accessCase, p *place, complete bool) {
 	var text string
 	events := []int32{a.begin, p.until, a.end}
 	switch {
+	case p.stale:
+		text = fmt.Sprintf("%s to %s began at %s and ended at %s, which no legal order puts after the begin", c.describe(a), c.targetText(k, n), c.say(a.begin), c.say(a.end))
 	case p.until == none:
 		text = fmt.Sprintf("%s and ended at %s, which no legal order puts after the begin", began, c.say(a.end))
 	case a.end == none && len(k.fences) > 0:
@@ -259,7 +263,11 @@ func (c *court) earlyFree(k *accessCase, p *place, complete bool) {
 		text = fmt.Sprintf("%s; the lease ended at %s; the access ended at %s, and no legal order puts that first; therefore the lease ended while the access was open",
 			began, c.say(p.until), c.say(a.end))
 	}
-	cited, proof := c.cite(c.base, c.withEnd(k, *p)[0].edges)
+	ways := []place{*p}
+	if !p.stale {
+		ways = c.withEnd(k, *p)
+	}
+	cited, proof := c.cite(c.base, ways[0].edges)
 	c.find(c.finding(k, spec.BLK2, verdict, &n, withEvents(events, proof), "%s", text+cited))
 }
 
