@@ -151,6 +151,9 @@ func TestRequestSteps(t *testing.T) {
 	}{
 		"a whole life":                 {[]spec.RequestOp{submit, admit, op(spec.KindOffer), accept, begin, output, finish(spec.OutcomeOK)}, "", spec.PhaseFinished},
 		"accept after a reject":        {[]spec.RequestOp{submit, reject, accept}, spec.REQ1, spec.PhaseRejected},
+		"begin after a rejected end":   {[]spec.RequestOp{submit, reject, finish(spec.OutcomeRejected), begin}, spec.REQ1, spec.PhaseFinished},
+		"told ok, a stage was not":     {[]spec.RequestOp{submit, {Kind: spec.KindFinish, Outcome: spec.OutcomeError, Elsewhere: true}, told(spec.OutcomeOK, 200)}, spec.REQ4, spec.PhaseFinished},
+		"told ok, as every stage was":  {[]spec.RequestOp{submit, {Kind: spec.KindFinish, Outcome: spec.OutcomeOK, Elsewhere: true}, told(spec.OutcomeOK, 200)}, "", spec.PhaseFinished},
 		"begin after a reject":         {[]spec.RequestOp{submit, reject, begin}, spec.REQ1, spec.PhaseRejected},
 		"output after a peer's reject": {[]spec.RequestOp{submit, admit, accept, elsewhere(spec.KindReject), output}, spec.REQ1, spec.PhaseAccepted},
 		"begin after a cancel":         {[]spec.RequestOp{submit, admit, cancel, begin}, spec.REQ3, spec.PhaseCancelled},

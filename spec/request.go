@@ -46,10 +46,10 @@ func (p Phase) Live() bool {
 // of states.
 type Request struct {
 	Phase Phase
-	// RejectedElsewhere is set when another stage rejected the request and this
-	// one knows of it. A rejection is terminal everywhere, whatever this stage had
-	// already done.
-	RejectedElsewhere bool
+	// Rejected is set when a stage, this one or another, rejected the request and
+	// this one knows of it. A rejection is terminal everywhere, whatever this stage
+	// had already done, and stays so when the request has its outcome.
+	Rejected bool
 	// Cut is set when a stage ended the request before its end: what the client is
 	// told must then not be a success.
 	Cut bool
@@ -62,7 +62,7 @@ type RequestOp struct {
 	// Kind is one of submit, admit, reject, offer, accept, begin, output, cancel,
 	// expire, finish.
 	Kind Kind
-	// Elsewhere marks a reject, cancel or expire as another stage's.
+	// Elsewhere marks a reject, cancel, expire or finish as another stage's.
 	Elsewhere bool
 	Outcome   Outcome // finish
 	Status    int64   // finish, client: an HTTP status, 0 where there is none
@@ -106,9 +106,8 @@ func (r Request) to(p Phase) Request {
 }
 
 func (r Request) reject(op RequestOp) Request {
-	r.Cut = true
+	r.Cut, r.Rejected = true, true
 	if op.Elsewhere {
-		r.RejectedElsewhere = true
 		return r
 	}
 	return r.to(PhaseRejected)
@@ -136,7 +135,7 @@ func (r Request) work(op RequestOp) (Request, *Breach) {
 	}
 	what := map[Kind]string{KindAccept: "accepted", KindBegin: "transferred for", KindOutput: "given output"}[op.Kind]
 	switch {
-	case r.Phase == PhaseRejected || r.RejectedElsewhere:
+	case r.Rejected:
 		return next, breach(REQ1, "it is %s after it was rejected", what)
 	case op.Kind == KindBegin && r.Phase == PhaseCancelled:
 		return next, breach(REQ3, "it is transferred for after its cancellation was taken in")
@@ -145,6 +144,10 @@ func (r Request) work(op RequestOp) (Request, *Breach) {
 }
 
 func (r Request) finish(op RequestOp) (Request, *Breach) {
+	if op.Elsewhere {
+		r.Cut = r.Cut || op.Outcome != OutcomeOK && op.Outcome != OutcomeLength
+		return r, nil
+	}
 	if r.Phase == PhaseFinished {
 		return r, breach(REQ4, "it finishes as %s after it had finished as %s", op.Outcome, r.Outcome)
 	}
@@ -163,5 +166,5 @@ func (r Request) finish(op RequestOp) (Request, *Breach) {
 
 // Key is the state as a string: equal for equal states only.
 func (r Request) Key() string {
-	return fmt.Sprintf("%s %t %t %s", r.Phase, r.RejectedElsewhere, r.Cut, r.Outcome)
+	return fmt.Sprintf("%s %t %t %s", r.Phase, r.Rejected, r.Cut, r.Outcome)
 }
