@@ -15,7 +15,7 @@ import (
 // with every fault of the full scope: none fails, none is unproven. The end of
 // what a crashed owner held is not to be known, so there inconclusive is right.
 func TestWalksPass(t *testing.T) {
-	const runs = 1500
+	const runs = 1000
 	for _, mode := range []explore.Mode{explore.Push, explore.Pull} {
 		walks, err := explore.NewWalks(explore.FullScope(mode))
 		require.NoError(t, err)
