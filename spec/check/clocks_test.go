@@ -134,7 +134,7 @@ func TestDriftOnlyAccepts(t *testing.T) {
 		}
 		bad, held := true, false
 		for _, ppm := range []int{0, 1, 50, clock.MaxDriftPPM} {
-			res, err := Judge(context.Background(), &w.tr, Options{DriftPPM: ppm, Parallel: 1})
+			res, err := Judge(context.Background(), &w.tr, Options{DriftPPM: ppm, Parallel: 1, Checker: CheckerBoth})
 			if err != nil {
 				require.IsType(t, &BadTrace{}, err)
 				require.True(t, bad, "%s", w)

@@ -277,7 +277,7 @@ func disagree(tr *spec.Trace, seen map[string]int) string {
 		seen["too many orders"]++
 		return ""
 	}
-	got, err := check.Judge(context.Background(), tr, check.Options{Parallel: 1})
+	got, err := check.Judge(context.Background(), tr, check.Options{Parallel: 1, Checker: check.CheckerBoth})
 	if want.verdict == nil {
 		seen["no order"]++
 		if bad := (*check.BadTrace)(nil); !errors.As(err, &bad) {

@@ -5,6 +5,10 @@ import "slices"
 // maxPoints bounds the points of all grids together: the matrix has their square.
 const maxPoints = 512
 
+// fewPoints is how many a clock has at least where it needs any; beyond them, it
+// has no more than it has events.
+const fewPoints = 16
+
 // step is what distances of grid points are a multiple of: at it, half of any
 // drift in whole ppm is a whole number of ns.
 const step = 2_000_000
@@ -21,13 +25,13 @@ type grid struct {
 
 func newGrid(t *Trace) *grid {
 	g := &grid{drift: t.DriftPPM, first: make([]int32, t.Clocks+1), from: make([]int64, t.Clocks), step: make([]int64, t.Clocks)}
-	span := make([]int64, t.Clocks)
+	span, events := make([]int64, t.Clocks), make([]int, t.Clocks)
 	if g.drift > 0 {
-		g.spans(t, span)
+		g.spans(t, span, events)
 	}
 	for c := range t.Clocks {
 		n := int64(1)
-		if most := int64(maxPoints/t.Clocks) - 1; span[c] > 0 && most > 0 {
+		if most := int64(min(maxPoints/t.Clocks-1, max(fewPoints, events[c]))); span[c] > 0 && most > 0 {
 			g.step[c] = (span[c]/most/step + 1) * step
 			n = span[c]/g.step[c] + 2
 		}
@@ -42,7 +46,7 @@ func newGrid(t *Trace) *grid {
 // spans finds the readings between which the clocks need points. A few absurd
 // ones, such as a first line stamped 0, are beyond them and lose precision, no
 // more.
-func (g *grid) spans(t *Trace, span []int64) {
+func (g *grid) spans(t *Trace, span []int64, events []int) {
 	seen := make([]bool, t.Clocks)
 	last := make([]int64, t.Clocks)
 	look := func(c int32, r int64) {
@@ -56,6 +60,7 @@ func (g *grid) spans(t *Trace, span []int64) {
 	}
 	for _, e := range t.Order {
 		look(t.Of[e], t.From(e))
+		events[t.Of[e]]++
 	}
 	read := slices.Clone(seen)
 	for _, c := range t.Compared {
