@@ -114,40 +114,46 @@ func judgeForTest(t require.TestingT, tr *spec.Trace) *court {
 	return c
 }
 
-// TestPorcupineAgrees holds the two judges of question 1 against each other on
-// histories of one block on one clock, where both are exact: the solver finds a
-// violation exactly where Porcupine finds no linearization.
+// agreement counts histories by what both judges said of them.
+type agreement struct{ fine, wrong, bad int }
+
+// hold holds the two judges of question 1 against each other on a history of one
+// block on one clock, where both are exact: the solver finds a violation exactly
+// where Porcupine finds no linearization.
+func (a *agreement) hold(t require.TestingT, w *writer) {
+	c := judgeForTest(t, &w.tr)
+	if c == nil {
+		a.bad++
+		return
+	}
+	require.Empty(t, c.broken, "%s", w)
+	violation, judged := false, false
+	for i := range c.cases {
+		k := &c.cases[i]
+		violation = violation || k.state == caseStale || k.state == caseEarly
+		judged = judged || k.state == caseStale || k.state == caseEarly || k.state == caseLegal
+	}
+	require.Zero(t, c.stats.Undecided)
+	if judged {
+		require.Equal(t, violation, c.stats.Refused > 0, "%s", w)
+	}
+	if violation {
+		a.wrong++
+	} else {
+		a.fine++
+	}
+}
+
 func TestPorcupineAgrees(t *testing.T) {
-	fine, wrong, bad := 0, 0, 0
+	var a agreement
 	rapid.Check(t, func(t *rapid.T) {
 		for range 40 {
-			w := oneBlock(t)
-			c := judgeForTest(t, &w.tr)
-			if c == nil {
-				bad++
-				continue
-			}
-			require.Empty(t, c.broken, "%s", w)
-			violation, judged := false, false
-			for i := range c.cases {
-				k := &c.cases[i]
-				violation = violation || k.state == caseStale || k.state == caseEarly
-				judged = judged || k.state == caseStale || k.state == caseEarly || k.state == caseLegal
-			}
-			require.Zero(t, c.stats.Undecided)
-			if judged {
-				require.Equal(t, violation, c.stats.Refused > 0, "%s", w)
-			}
-			if violation {
-				wrong++
-			} else {
-				fine++
-			}
+			a.hold(t, oneBlock(t))
 		}
 	})
-	t.Logf("%d without a violation, %d with one, %d without any order", fine, wrong, bad)
-	require.NotZero(t, fine)
-	require.NotZero(t, wrong)
+	t.Logf("%d without a violation, %d with one, %d without any order", a.fine, a.wrong, a.bad)
+	require.NotZero(t, a.fine)
+	require.NotZero(t, a.wrong)
 }
 
 // twoClocks is oneBlock with the accessor on a clock of its own, whose readings
