@@ -397,11 +397,7 @@ func (b *brute) mutate(k *known, n int64, i int) {
 		} else {
 			b.freed(k, e.Holder, broken, settledHolder)
 			l.free = i
-			for _, h := range l.holds {
-				if h.to < 0 {
-					h.to = i
-				}
-			}
+			l.leave("", i)
 		}
 		k.lease, k.sure, k.others, k.holder, k.settled = nil, true, true, map[string]bool{}, map[string]bool{}
 		return
@@ -426,11 +422,7 @@ func (b *brute) mutate(k *known, n int64, i int) {
 		if !k.holder[e.Holder] {
 			broken(spec.BLK4, settledHolder(e.Holder))
 		}
-		for _, h := range l.holds {
-			if h.name == e.Holder && h.to < 0 {
-				h.to = i
-			}
-		}
+		l.leave(e.Holder, i)
 		delete(k.holder, e.Holder)
 		k.settled[e.Holder] = true
 	case spec.KindGrant:
@@ -442,6 +434,15 @@ func (b *brute) mutate(k *known, n int64, i int) {
 
 func (l *bruteLease) hold(name string, i int) {
 	l.holds = append(l.holds, &bruteHold{name: name, by: i, from: i, to: -1})
+}
+
+// leave ends the stay of a holder, of all if the name is empty.
+func (l *bruteLease) leave(name string, i int) {
+	for _, h := range l.holds {
+		if h.to < 0 && (name == "" || h.name == name) {
+			h.to = i
+		}
+	}
 }
 
 // freed judges the free of a lease: no other holder may be left, and the one that

@@ -329,27 +329,27 @@ func TestDriftingClocks(t *testing.T) {
 }
 
 // TestDriftFinds holds that relaxing leaves enough to find: in an hour of four
-// hosts that drift by 20 ppm, an order that is wrong by 5 ms.
+// hosts that drift by 20 ppm, 72 ms in all, nearly every order of two events
+// nearby on different hosts that is wrong by 1 ms is refused.
 func TestDriftFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 9))
-	found := 0
-	for range 20 {
+	var loose []float64 // by how much an order must be wrong so that it is refused
+	for range 5 {
 		w, _, at := simulated(r, 4, 3600e9, 20, 4000)
-		u := r.IntN(len(at) - 1)
-		v := sort.SearchFloat64s(at, at[u]+5e6)
-		for v < len(at) && w.Of[v] == w.Of[u] {
-			v++
-		}
-		if v == len(at) {
-			found++ // nothing to get wrong
-			continue
-		}
 		s, cycle := clock.Solve(&w.Trace)
 		require.Nil(t, cycle)
-		if s.Slack(int32(u), int32(v)) < 0 {
-			found++
+		for range 200 {
+			u := r.IntN(len(at) - 5)
+			v := u + 1 + r.IntN(4)
+			if r.IntN(2) == 0 {
+				u, v = v, u
+			}
+			if u, v := int32(u), int32(v); w.Of[u] != w.Of[v] {
+				loose = append(loose, float64(s.Slack(u, v))-(at[u]-at[v]))
+			}
 		}
 	}
-	t.Logf("%d of 20 orders that are wrong by 5 ms or more", found)
-	require.Greater(t, found, 15)
+	slices.Sort(loose)
+	t.Logf("refused from %.2f ms on (median), %.2f ms (95 %%), %.2f ms (all)", loose[len(loose)/2]/1e6, loose[len(loose)*95/100]/1e6, loose[len(loose)-1]/1e6)
+	require.Less(t, loose[len(loose)*95/100], 1e6)
 }
