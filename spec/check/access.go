@@ -153,19 +153,29 @@ func (c *court) openCases() error {
 	return nil
 }
 
-// fencesOf lists the fences that end the access. Of fences that the graph
-// orders, the first does all that the others do.
+// fencesOf lists the fences that end the access. Of fences of which one is surely
+// the first, that does all that the others do.
 func (c *court) fencesOf(a *access) []int32 {
-	if a.handoff == none || a.by == a.target {
-		return nil
-	}
 	var out []int32
-	for _, f := range c.h.fences[fenceKey{a.target, a.handoff}] {
-		if len(out) < maxFences && !slices.ContainsFunc(out, func(o int32) bool { return c.base.reaches(o, f) }) {
-			out = append(out, f)
+	for _, f := range c.allFences(a) {
+		if slices.ContainsFunc(out, func(o int32) bool { return c.base.surelyBefore(o, f) }) {
+			continue
+		}
+		out = slices.DeleteFunc(out, func(o int32) bool { return c.base.surelyBefore(f, o) })
+		if out = append(out, f); len(out) == maxFences {
+			break
 		}
 	}
 	return out
+}
+
+// allFences lists the fences of the access's handoff by the worker that it
+// touches, another one.
+func (c *court) allFences(a *access) []int32 {
+	if a.handoff == none || a.by == a.target {
+		return nil
+	}
+	return c.h.fences[fenceKey{a.target, a.handoff}]
 }
 
 // candidates lists the leases of a block that the access may belong to: those

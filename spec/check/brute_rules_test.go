@@ -103,7 +103,7 @@ func (b *brute) choices(a *bruteAccess, orders [][]int, ends bool) [][]bruteCand
 // evidenceOf judges one access: some choice that is legal must have all paths. If
 // none has, which one counts is open.
 func (b *brute) evidenceOf(a *bruteAccess, touched map[*bruteLease][]*bruteAccess) {
-	choices := b.choices(a, b.all, true)
+	choices := b.choices(a, b.legal, true)
 	if len(choices) == 0 {
 		return
 	}

@@ -196,7 +196,7 @@ func (c *court) shortfalls(k *accessCase, p *place, emits []int32) []shortfall {
 	if a.end != none {
 		seeds = append(seeds, a.end)
 	}
-	seeds = append(seeds, k.fences...)
+	seeds = append(seeds, c.allFences(a)...)
 	after := c.spread(seeds, emits, func(e *spec.Event) bool { return endsAccess(e, a.id) })
 	for i, ch := range p.choice {
 		cand := k.classes[i].cands[ch]

@@ -1,9 +1,13 @@
 package check
 
-import "conform/spec/check/clock"
+import (
+	"slices"
+
+	"conform/spec/check/clock"
+)
 
 // maxEnds bounds the events that one question may name.
-const maxEnds = 12
+const maxEnds = 16
 
 // feasible reports whether a legal order exists that also has the given edges.
 // An edge with none at either end says nothing.
@@ -12,7 +16,24 @@ const maxEnds = 12
 // two of them, what the whole trace imposes is a bound on their distance in time
 // (slack) and whether the graph orders them (reaches). The edges are feasible
 // iff they close no cycle with the latter and no negative cycle with the former.
+//
+// Where accesses can be placed in several ways, each must still have one. (That
+// all have one together is not asked again: with two or more such accesses the
+// answer may be yes too often.)
 func (o *order) feasible(edges ...edge) bool {
+	if !o.allows(edges) {
+		return false
+	}
+	for _, ways := range o.open {
+		if !slices.ContainsFunc(ways, func(way []edge) bool { return o.allows(slices.Concat(edges, way)) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// allows is feasible by what is certain alone.
+func (o *order) allows(edges []edge) bool {
 	q, ok := o.ask(edges)
 	if !ok || !q.close() {
 		return false

@@ -18,7 +18,8 @@ const maxSolves = 64
 //
 // What is left is the legal order that later rules ask what is certain in it:
 // the base with the chain edges of the accesses that can be placed in one way
-// only. One that fits several leases adds what all of them impose.
+// only, the others given. One that then still fits several leases adds what all
+// of them impose.
 func (c *court) jointly() {
 	for solves := 0; ; {
 		f := &fitting{c: c, budget: maxSolves - solves}
@@ -30,6 +31,7 @@ func (c *court) jointly() {
 		f.run()
 		c.legal = f.certain
 		if f.why == nil || c.ctx.Err() != nil {
+			f.settle()
 			c.fencedOff(f.cases)
 			return
 		}
@@ -68,6 +70,7 @@ func (c *court) notOutlasted(k *accessCase) {
 type fitting struct {
 	c       *court
 	cases   []*accessCase
+	places  map[*accessCase][]place // that the others leave to it
 	budget  int
 	owner   map[edge][]*accessCase
 	certain *order
@@ -77,43 +80,82 @@ type fitting struct {
 }
 
 func (f *fitting) run() {
-	f.owner, f.tried = map[edge][]*accessCase{}, map[string]bool{}
-	var fixed []edge
-	var several []*accessCase
+	f.owner, f.tried, f.places = map[edge][]*accessCase{}, map[string]bool{}, map[*accessCase][]place{}
 	for _, k := range f.cases {
-		edges := k.places[0].edges
-		if len(k.places) > 1 {
-			several = append(several, k)
-			edges = f.c.envelope(k)
+		f.places[k] = k.places
+	}
+	for {
+		var fixed []edge
+		var several []*accessCase
+		for _, k := range f.cases {
+			edges := f.places[k][0].edges
+			if len(f.places[k]) > 1 {
+				several = append(several, k)
+				edges = f.c.envelope(k.a, f.places[k], len(k.fences) > 0)
+			}
+			fixed = append(fixed, f.own(k, edges)...)
 		}
-		fixed = append(fixed, f.own(k, edges)...)
-	}
-	if f.certain, f.why = f.solve(fixed); f.why != nil {
-		f.certain = f.c.base
-		return
-	}
-	picks := make([]int, len(several))
-	for i, k := range several {
-		picks[i] = slices.IndexFunc(k.places, func(p place) bool { return f.certain.feasible(p.edges...) })
-		if picks[i] < 0 {
-			_, f.why = f.solve(append(slices.Clip(fixed), f.own(k, k.places[0].edges)...))
+		if f.certain, f.why = f.solve(fixed); f.why != nil {
+			f.certain = f.c.base
 			return
 		}
+		if narrowed := f.narrow(fixed, several); narrowed {
+			continue
+		}
+		if f.why == nil && len(several) > 0 {
+			f.why = f.choose(fixed, several, make([]int, len(several)))
+		}
+		return
 	}
-	if len(several) > 0 {
-		f.why = f.choose(fixed, several, picks)
+}
+
+// maxOpen bounds the accesses with several places that later questions ask about
+// one by one. Of more, only what all places of each impose counts.
+const maxOpen = 16
+
+// settle takes over the places that are left.
+func (f *fitting) settle() {
+	var open [][][]edge
+	for _, k := range f.cases {
+		k.places = f.places[k]
+		if len(k.places) > 1 && f.why == nil {
+			ways := make([][]edge, len(k.places))
+			for i := range k.places {
+				ways[i] = k.places[i].edges
+			}
+			open = append(open, ways)
+		}
 	}
+	if len(open) > 0 && len(open) <= maxOpen {
+		f.certain.open = open
+	}
+}
+
+// narrow leaves to each access only the places that what is certain allows, and
+// reports that there are fewer now. Where none is left, that is why they do not
+// fit.
+func (f *fitting) narrow(fixed []edge, several []*accessCase) bool {
+	fewer := false
+	for _, k := range several {
+		left := slices.DeleteFunc(slices.Clone(f.places[k]), func(p place) bool { return !f.certain.feasible(p.edges...) })
+		if len(left) == 0 {
+			_, f.why = f.solve(append(slices.Clip(fixed), f.own(k, f.places[k][0].edges)...))
+			return false
+		}
+		fewer = fewer || len(left) < len(f.places[k])
+		f.places[k] = left
+	}
+	return fewer && f.budget > 0
 }
 
 // envelope lists what each place of an access imposes: that it lies between the
 // first event that may bound it from below and the last that may from above. The
 // pool's order is total, so there are such.
-func (c *court) envelope(k *accessCase) []edge {
-	a := k.a
+func (c *court) envelope(a *access, places []place, fenced bool) []edge {
 	edges := []edge{{a.begin, a.end}}
-	first, last := k.places[0].lower, k.places[0].until
-	for i := range k.places {
-		p := &k.places[i]
+	first, last := places[0].lower, places[0].until
+	for i := range places {
+		p := &places[i]
 		if p.stale {
 			return edges
 		}
@@ -125,7 +167,7 @@ func (c *court) envelope(k *accessCase) []edge {
 		}
 	}
 	over := a.begin
-	if a.end != none && len(k.fences) == 0 {
+	if a.end != none && !fenced {
 		over = a.end
 	}
 	return append(edges, edge{first, a.begin}, edge{over, last})
@@ -159,7 +201,7 @@ func (f *fitting) choose(fixed []edge, several []*accessCase, picks []int) *conf
 	f.tried[key] = true
 	edges := slices.Clip(fixed)
 	for i, k := range several {
-		edges = append(edges, f.own(k, k.places[picks[i]].edges)...)
+		edges = append(edges, f.own(k, f.places[k][picks[i]].edges)...)
 	}
 	_, why := f.solve(edges)
 	if why == nil {
@@ -170,7 +212,7 @@ func (f *fitting) choose(fixed []edge, several []*accessCase, picks []int) *conf
 		if !slices.Contains(involved, k) {
 			continue
 		}
-		for p := range k.places {
+		for p := range f.places[k] {
 			if p == picks[i] {
 				continue
 			}

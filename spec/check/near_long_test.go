@@ -33,6 +33,9 @@ func TestLongBruteForce(t *testing.T) {
 			})
 		}
 	})
+	if t.Failed() {
+		return
+	}
 	t.Logf("%d traces from seed %d on, %d of them compared rule by rule, 0 disagreements", halves*each, day*halves, sum["compared"])
 	for _, what := range slices.Sorted(maps.Keys(sum)) {
 		t.Logf("%8d %s", sum[what], what)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -377,6 +379,20 @@ func TestBruteForce(t *testing.T) {
 		require.NotZero(t, seen[must], must)
 	}
 	require.Greater(t, seen["compared"], 15_000)
+}
+
+// TestDisagreed judges again the least traces on which the judges once disagreed.
+func TestDisagreed(t *testing.T) {
+	files, err := filepath.Glob("testdata/disagreed/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		seen := map[string]int{}
+		require.Empty(t, disagree(parse(t, file, data), seen), file)
+		require.Equal(t, 1, seen["compared"], file)
+	}
 }
 
 // TestBruteForceKnows holds the brute judge against the minimal traces of the

@@ -32,6 +32,7 @@ type order struct {
 	topo    []int32
 	rank    []int32 // position in topo
 	clocks  *clock.Solution
+	open    [][][]edge // what can be in one of several ways: the edges of each way
 	before  lanes
 	after   lanes
 	search  search

@@ -137,22 +137,35 @@ func (c *court) judgeIdle(p, idle int32, leases []int32, enders map[int32][]int3
 		if b.dead != none || !surely(l.alloc) || !surelyNot(l.free) || l.lostFree != none {
 			continue
 		}
-		held := false
-		for j := range l.holds {
-			h := &l.holds[j]
-			held = held || !surely(h.to) && !surelyNot(h.from)
-			if !surely(h.from) || !surelyNot(h.to) {
-				continue
-			}
-			if end := c.endedHolder(h, c.h.pools[p].worker, idle, enders); end != none {
-				c.leak(l, idle, verdict, []int32{l.alloc, end, idle},
-					fmt.Sprintf("held by %s, whose request had ended at %s", h.holder, c.say(end)))
-				break
-			}
+		c.judgeHolders(l, idle, c.h.pools[p].worker, verdict, enders, surely, surelyNot)
+	}
+}
+
+// judgeHolders judges a lease that is surely there at an idle. It leaks if a
+// holder is surely there whose request has ended, and if no live one can be there.
+func (c *court) judgeHolders(l *lease, idle, worker int32, v spec.Verdict, enders map[int32][]int32, surely, surelyNot func(int32) bool) {
+	how, events := "held by nobody and not freed", []int32{l.alloc}
+	for j := range l.holds {
+		h := &l.holds[j]
+		if surely(h.to) || surelyNot(h.from) {
+			continue
 		}
-		if !held {
-			c.leak(l, idle, verdict, []int32{l.alloc, idle}, "held by nobody and not freed")
+		end := c.endedHolder(h, worker, idle, enders)
+		if end == none {
+			how = "" // it may be there, and live
+			continue
 		}
+		text := fmt.Sprintf("held by %s, whose request had ended at %s", h.holder, c.say(end))
+		if surely(h.from) && surelyNot(h.to) {
+			c.leak(l, idle, v, []int32{l.alloc, end, idle}, text)
+			return
+		}
+		if how != "" {
+			how, events = text+", or by nobody and not freed", []int32{l.alloc, end}
+		}
+	}
+	if how != "" {
+		c.leak(l, idle, v, append(events, idle), how)
 	}
 }
 
