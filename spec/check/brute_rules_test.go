@@ -314,7 +314,7 @@ func (b *brute) sig3() {
 				b.open[spec.SIG3] = true // whose names its lease has is told apart elsewhere
 				continue
 			}
-		case spec.KindAccept, spec.KindExpire, spec.KindFinish:
+		case spec.KindHold, spec.KindAccept, spec.KindExpire, spec.KindFinish:
 		default:
 			continue
 		}

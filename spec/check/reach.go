@@ -118,11 +118,24 @@ func (o *order) reaches(u, v int32) bool {
 	case o.after.of != nil && h.poolOf[v] != none:
 		return o.followedFrom(u, h.poolOf[v]) <= h.poolPos[v]
 	}
-	return o.find(u, v)
+	return o.find(u, v, o.crossing)
 }
 
-// find searches forward from u, through events of lower rank than v only.
-func (o *order) find(u, v int32) bool {
+// leads reports whether program order and signals lead from u to v: that who did v
+// knew of u. Pool order is no path.
+func (o *order) leads(u, v int32) bool {
+	switch {
+	case u == v || o.rank[u] >= o.rank[v]:
+		return false
+	case o.h.thread[u] == o.h.thread[v]:
+		return o.h.pos[u] < o.h.pos[v]
+	}
+	return o.find(u, v, func(buf []int32, e int32) []int32 { return append(buf, o.h.observes[e]...) })
+}
+
+// find searches forward from u, through events of lower rank than v only, along
+// program order and what crosses from one thread to another.
+func (o *order) find(u, v int32, crossing func([]int32, int32) []int32) bool {
 	h, s := o.h, &o.search
 	if s.stamp == nil {
 		s.stamp, s.first = make([]int32, len(h.threads)), make([]int32, len(h.threads))
@@ -148,7 +161,7 @@ func (o *order) find(u, v int32) bool {
 			if o.rank[x] > o.rank[v] {
 				break
 			}
-			s.buf = o.crossing(s.buf[:0], x)
+			s.buf = crossing(s.buf[:0], x)
 			for _, y := range s.buf {
 				if o.rank[y] <= o.rank[v] {
 					s.stack = append(s.stack, y)

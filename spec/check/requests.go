@@ -56,6 +56,61 @@ func worked(k spec.Kind) string {
 	return "emitted output"
 }
 
+// stopped judges REQ-3: after a worker took a cancellation in, it begins no new
+// access for that request. Where program order and signals lead from the cancel to
+// the begin, it knew; where it is only later in every legal order, nothing stopped
+// it.
+func (c *court) stopped() {
+	begins := c.byRequest(spec.KindBegin)
+	type stop struct{ worker, req int32 }
+	cancels := map[stop][]int32{}
+	var order []stop
+	for _, e := range c.h.byKind[spec.KindCancel] {
+		for _, req := range c.h.names.requests(c.h.named(e)) {
+			c.judged(spec.REQ3, 1)
+			key := stop{c.h.workerOf(e), req}
+			if cancels[key] == nil {
+				order = append(order, key)
+			}
+			cancels[key] = append(cancels[key], e)
+		}
+	}
+	for _, key := range order {
+		for _, b := range begins[key.req] {
+			if c.h.workerOf(b) == key.worker {
+				c.judgeStop(key.req, cancels[key], b)
+			}
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// judgeStop judges one begin against the cancels of its request by its worker.
+func (c *court) judgeStop(req int32, cancels []int32, begin int32) {
+	say := func(v spec.Verdict, cancel int32, why string) {
+		e := &c.h.ev[begin]
+		c.find(Finding{
+			Rule: spec.REQ3, Verdict: v, Handoff: e.Handoff, Req: c.h.names.text[req], Events: c.ids(cancel, begin),
+			Text: fmt.Sprintf("%s took in the cancellation of request %s at %s and began access %s for it at %s: %s",
+				c.h.workerName(begin), c.h.names.text[req], c.say(cancel), e.Access, c.say(begin), why),
+		})
+	}
+	for _, k := range cancels {
+		if c.legal.leads(k, begin) {
+			say(spec.Fail, k, "program order and signals lead from the one to the other, so it knew")
+			return
+		}
+	}
+	for _, k := range cancels {
+		if c.legal.surelyBefore(k, begin) {
+			say(spec.Unproven, k, "it is later in every legal order, and nothing stopped it")
+			return
+		}
+	}
+}
+
 // oneOutcome judges REQ-4.
 func (c *court) oneOutcome() {
 	first := map[[2]int32]int32{} // (worker, request)
