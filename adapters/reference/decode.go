@@ -2,7 +2,9 @@ package reference
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"conform/spec"
@@ -29,11 +31,19 @@ type decode struct {
 	reqs            map[string]*decodeReq // by handoff
 	queue           []*decodeReq          // in order of arrival
 	released        map[string]*decodeReq // only the defect double-release keeps any
+	asked           map[string]ask        // by handoff: aborts that no acknowledgement has answered
 	legsSeen        *tombstones           // legs that came
 	legs            int
 	peer            string // prefill's present incarnation, "" while it is lost
 	peerSeen        time.Time
 	heartbeatsAfter time.Time
+}
+
+// ask is an acknowledgement that is owed. The duty outlives the request, which
+// another word of the peer may end first.
+type ask struct {
+	peer  string
+	until time.Time
 }
 
 // decodeReq is one request at decode, from its admission until everything that
@@ -63,7 +73,7 @@ func newDecode(w *worker) *decode {
 	l := w.cfg.Limits
 	d := &decode{
 		w: w, kv: newPool("kv", "kv", l.DecodeBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
-		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, legsSeen: newTombstones(tombstoneCap),
+		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, asked: map[string]ask{}, legsSeen: newTombstones(tombstoneCap),
 	}
 	d.xfer = newTransferThreads(w, d.kv)
 	w.capacity(l.DecodeTokens, "prompt and output, what the pool holds for one request")
@@ -80,6 +90,11 @@ func (d *decode) routes(mux *http.ServeMux) {
 
 func (d *decode) load() load {
 	l := load{Requests: d.legs, Handoffs: len(d.reqs)}
+	for h := range d.asked {
+		if d.reqs[h] == nil {
+			l.Handoffs++
+		}
+	}
 	for _, r := range d.reqs {
 		if r.flow != nil {
 			l.Transfers += r.flow.outstanding
@@ -268,6 +283,9 @@ func (d *decode) hasRead(r *decodeReq, err error) {
 }
 
 func (d *decode) message(m *Message) {
+	if m.Signal == sigAbortAck {
+		delete(d.asked, m.Handoff)
+	}
 	r := d.reqs[m.Handoff]
 	if r == nil {
 		if late := d.released[m.Handoff]; late != nil && m.Signal == sigAbortAck {
@@ -379,6 +397,7 @@ func (d *decode) cancel(r *decodeReq, why string) {
 func (d *decode) abort(r *decodeReq, outcome spec.Outcome, why string, status int) {
 	d.halt(r, aborting, outcome, why, status)
 	r.deadline = time.Now().Add(d.w.cfg.Limits.AbortTimeout)
+	d.asked[r.leg.Handoff] = ask{r.peer, r.deadline}
 	d.tell(r, sigAbort)
 	if d.w.cfg.Defect == defFreeAtCancel {
 		d.release(r, why, "")
@@ -450,6 +469,7 @@ func (d *decode) clocks(now time.Time) {
 	for _, r := range append([]*decodeReq(nil), d.queue...) {
 		switch {
 		case r.state == aborting && now.After(r.deadline):
+			delete(d.asked, r.leg.Handoff)
 			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no " + sigAbortAck, After: int64(l.AbortTimeout)})
 			d.w.fence(&r.leg, "abort timeout")
 			d.release(r, "timeout", "")
@@ -463,6 +483,17 @@ func (d *decode) clocks(now time.Time) {
 			d.giveUpWaiting(r)
 		}
 	}
+	for _, h := range slices.Sorted(maps.Keys(d.asked)) {
+		if now.After(d.asked[h].until) {
+			d.unanswered(h, "no "+sigAbortAck)
+		}
+	}
+}
+
+// unanswered reports that an acknowledgement which is owed will not be waited for.
+func (d *decode) unanswered(handoff, why string) {
+	delete(d.asked, handoff)
+	d.w.record(spec.Event{K: spec.KindExpire, Handoff: handoff, Why: why})
 }
 
 func (d *decode) giveUpWaiting(r *decodeReq) {
@@ -489,6 +520,11 @@ func (d *decode) heartbeat() {
 func (d *decode) lose(peer, why string) {
 	if d.peer == peer {
 		d.peer = ""
+	}
+	for _, h := range slices.Sorted(maps.Keys(d.asked)) {
+		if d.asked[h].peer == peer {
+			d.unanswered(h, "peer "+why)
+		}
 	}
 	for _, r := range append([]*decodeReq(nil), d.queue...) {
 		if r.peer != peer {

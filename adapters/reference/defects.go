@@ -75,7 +75,7 @@ func Defects() []Defect {
 			defSlotReuse, "A metadata slot is reused by a late writer",
 			"After an abort the transfer thread still writes the metadata slot, which was not counted among what must drain; decode has given the slot to the next request.",
 			"The next request gets another one's first token, or fails its check.",
-			[]spec.RuleID{spec.BLK3, spec.SIG1},
+			[]spec.RuleID{spec.BLK3, spec.SIG1, spec.REQ3},
 			[]string{"cancel-during-transfer"},
 			"push",
 			[]string{"sglang#17259", "sglang#22716"},

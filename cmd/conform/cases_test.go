@@ -117,31 +117,10 @@ func checkCase(t *testing.T, dir, name string) {
 	require.Empty(t, c.errs.String())
 	require.Len(t, got.Rules, len(spec.Rules()))
 	for _, r := range got.Rules {
-		if !isJudged(r.ID) {
-			require.Equal(t, "not judged", r.Verdict)
-			continue
-		}
 		if right, ok := want.Rules[r.ID]; ok {
 			require.Contains(t, right, r.Verdict, "%s: %s", r.ID, r.Findings)
 		}
 	}
-	if restsOnJudgedRules(t, want) {
-		require.Contains(t, want.Verdict, got.Verdict)
-		require.Contains(t, want.Exit, status)
-	}
-}
-
-// restsOnJudgedRules reports whether the verdict of a case is also the worst of
-// those rules alone that this version judges.
-func restsOnJudgedRules(t *testing.T, want expectation) bool {
-	with, without := spec.Unexercised, spec.Unexercised
-	for id, words := range want.Rules {
-		var v spec.Verdict
-		require.NoError(t, v.UnmarshalText([]byte(words[0])))
-		with = max(with, v)
-		if isJudged(id) {
-			without = max(without, v)
-		}
-	}
-	return with == without
+	require.Contains(t, want.Verdict, got.Verdict)
+	require.Contains(t, want.Exit, status)
 }

@@ -52,9 +52,11 @@
 // # The other rules
 //
 // signals.go holds what signals claim against what their senders did (SIG-1),
-// and infers what each kind of signal really proves. requests.go, settled.go and
-// data.go judge requests, leaks and content. A rule without an entry in the
-// registry of judges is reported as "not judged", and never counts as a pass.
+// and infers what each kind of signal really proves. stale.go asks whether each
+// decision waited for a signal about its own handoff (SIG-3), answers.go whether
+// what asked for an answer got one (SIG-4). requests.go, settled.go and data.go
+// judge requests, leaks and content. All sixteen rules are in the registry of
+// judges; what a trace gave a rule to judge is its count.
 //
 // # What is missing
 //

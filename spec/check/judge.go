@@ -94,8 +94,7 @@ type judgeOf struct {
 }
 
 // judges is the registry, in the order in which they run: those of question 1
-// come first, since they decide which orders are legal. A rule that no entry
-// names is not judged.
+// come first, since they decide which orders are legal. Each rule has one.
 func judges() []judgeOf {
 	return []judgeOf{
 		{[]spec.RuleID{spec.BLK1, spec.BLK2, spec.BLK3, spec.BLK4}, (*court).questionOne},
