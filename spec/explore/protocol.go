@@ -148,6 +148,9 @@ func (m *model) ownerHears(n *state, word int, k message) {
 	if r == word && k != msgHollow && !m.accessOpen(n, r) {
 		q.set(wordIn)
 	}
+	if r == word && (k == msgAck || k == msgHollow) {
+		q.clear(askedAck) // however late: it has been answered
+	}
 	switch {
 	case q.owner == ownerDone || q.owner == ownerNew:
 		m.ownerHearsLate(n, r, k)

@@ -21,9 +21,6 @@ func (m *model) pushOwnerHears(n *state, r, word int, k message) {
 		}
 		m.ownerEnds(n, r, a)
 	case q.owner == ownerAborting && (k == msgAck || k == msgHollow):
-		if word == r {
-			q.clear(askedAck)
-		}
 		m.free(n, r, "cancel", word)
 		m.ownerEnds(n, r, answerCancelled)
 	}
