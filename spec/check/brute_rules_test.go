@@ -308,15 +308,8 @@ func (b *brute) sig3() {
 			continue
 		}
 		handoff, req := e.Handoff, e.Req
-		switch e.K {
-		case spec.KindDrop, spec.KindFree:
-			if handoff == "" && req == "" {
-				b.open[spec.SIG3] = true // whose names its lease has is told apart elsewhere
-				continue
-			}
-		case spec.KindHold, spec.KindAccept, spec.KindExpire, spec.KindFinish:
-		default:
-			continue
+		if e.K.Mutates() {
+			handoff, req = b.decided(i)
 		}
 		switch of := b.ev(s); {
 		case handoff != "" && of.Handoff != "":
@@ -329,8 +322,40 @@ func (b *brute) sig3() {
 			if req != of.Req {
 				b.say(spec.SIG3, spec.Fail)
 			}
+		default:
+			b.open[spec.SIG3] = true // what it is about only links tell
 		}
 	}
+}
+
+// decided is what a mutation is about: what it names, and what its lease names
+// where it does not.
+func (b *brute) decided(i int) (handoff, req string) {
+	e := b.ev(i)
+	handoff, req = e.Handoff, e.Req
+	if handoff != "" && req != "" {
+		return handoff, req
+	}
+	leases := 0
+	for _, l := range b.leases {
+		if i > l.alloc && (l.free < 0 || i <= l.free) && e.Blocks.Contains(l.block) {
+			leases++
+			of := b.ev(l.alloc)
+			if e.Handoff != "" && of.Handoff != "" && e.Handoff != of.Handoff || e.Req != "" && of.Req != "" && e.Req != of.Req {
+				b.open[spec.SIG3] = true // whether a lease of another name still lends it its own is not said
+			}
+			if e.Handoff == "" {
+				handoff = of.Handoff
+			}
+			if e.Req == "" {
+				req = of.Req
+			}
+		}
+	}
+	if leases != 1 || b.lost {
+		b.open[spec.SIG3] = true // of which lease is not said
+	}
+	return handoff, req
 }
 
 // idles lists the events that say that a worker is idle.
@@ -352,50 +377,60 @@ func (b *brute) sig4() {
 			continue
 		}
 		b.say(spec.SIG4, spec.Pass)
-		mine := b.concern(e.Handoff, e.Req)
-		settled, lost := false, false
-		for j := range b.tr.Events {
-			f := b.ev(j)
-			if b.worker(j) != b.worker(i) || surely(b.legal, j, i) {
-				continue
-			}
-			switch f.K {
-			case spec.KindObserve:
-				for k := range b.tr.Events {
-					s := b.ev(k)
-					kind, _, _ := strings.Cut(s.Signal, "/")
-					asked, _, _ := strings.Cut(e.Asks, "/")
-					if s.K == spec.KindEmit && s.Sig == f.Sig && kind == asked && meet(b.concern(s.Handoff, s.Req), mine) {
-						settled = true
-					}
-				}
-			case spec.KindExpire, spec.KindFinish:
-				if (f.K == spec.KindExpire || f.Result == spec.OutcomeError) && meet(b.concern(f.Handoff, f.Req), mine) {
-					settled = true
-				}
-			}
+		settles := b.settles(i)
+		settled := func(until int) bool {
+			return some(b.legal, func(o []int) bool {
+				return slices.ContainsFunc(settles, func(j int) bool { return o[i] < o[j] && (until < 0 || o[j] < o[until]) })
+			})
 		}
-		if settled {
-			continue
-		}
-		due := false
-		for _, s := range b.src {
-			if s.worker == b.worker(i) {
-				lost = lost || len(s.losses) > 0
+		verdict := spec.Pass
+		if !settled(-1) {
+			verdict = spec.Inconclusive
+			if b.src[e.Src].seal >= 0 && !b.lost {
+				verdict = spec.Fail
 			}
 		}
 		for _, j := range b.idles(b.worker(i)) {
-			due = due || surely(b.legal, i, j)
+			if !surely(b.legal, i, j) || settled(j) {
+				continue
+			}
+			if b.lost {
+				verdict = max(verdict, spec.Inconclusive)
+			} else {
+				verdict = spec.Fail
+			}
 		}
-		if b.src[e.Src].seal >= 0 {
-			due = true
+		b.say(spec.SIG4, verdict)
+	}
+}
+
+// settles lists the events by which what a signal asks for is answered, or the
+// answer's absence reported.
+func (b *brute) settles(i int) []int {
+	e := b.ev(i)
+	mine := b.concern(e.Handoff, e.Req)
+	var out []int
+	for j := range b.tr.Events {
+		f := b.ev(j)
+		if b.worker(j) != b.worker(i) {
+			continue
 		}
-		if due && !lost && !b.lost {
-			b.say(spec.SIG4, spec.Fail)
-		} else {
-			b.say(spec.SIG4, spec.Inconclusive)
+		switch f.K {
+		case spec.KindObserve:
+			for k := range b.tr.Events {
+				s := b.ev(k)
+				kind, _, _ := strings.Cut(s.Signal, "/")
+				if s.K == spec.KindEmit && s.Sig == f.Sig && kind == e.Asks && meet(b.concern(s.Handoff, s.Req), mine) {
+					out = append(out, j)
+				}
+			}
+		case spec.KindExpire, spec.KindFinish:
+			if (f.K == spec.KindExpire || f.Result == spec.OutcomeError) && meet(b.concern(f.Handoff, f.Req), mine) {
+				out = append(out, j)
+			}
 		}
 	}
+	return out
 }
 
 // endedFor lists the events of some kinds for a request.

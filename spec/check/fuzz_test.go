@@ -111,7 +111,7 @@ func edit(tr *spec.Trace, which, what, how byte) {
 		}
 	case 5:
 		if e.Blocks != nil {
-			e.Blocks = [](spec.Blocks){spec.MakeBlocks(3), spec.MakeBlocks(4), spec.MakeBlocks(3, 4)}[how%3]
+			e.Blocks = []spec.Blocks{spec.MakeBlocks(3), spec.MakeBlocks(4), spec.MakeBlocks(3, 4)}[how%3]
 		}
 	case 6:
 		if e.K == spec.KindEmit {

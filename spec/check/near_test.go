@@ -92,7 +92,7 @@ func (n *near) lease(i, at int) int {
 	}
 	if !n.odds(3) {
 		n.add("D", at+1, n.names(i, spec.Event{K: spec.KindEmit, Sig: "m" + id, Signal: "METADATA"}))
-		n.add(who, at+2, spec.Event{K: spec.KindObserve, Sig: "m" + id})
+		n.add(who, at+2, n.observe(i, "m"+id))
 	}
 	if !n.odds(5) {
 		b := on(spec.Event{K: spec.KindBegin, Access: id, Mode: mode, Target: "d0"})
@@ -110,16 +110,31 @@ func (n *near) lease(i, at int) int {
 			s.Accesses = []string{pick(n.r, "a0", "a1", "never")}
 		}
 		n.add(who, at+5, s)
-		n.add("D", at+6, spec.Event{K: spec.KindObserve, Sig: "s" + id})
+		n.add("D", at+6, n.observe(i, "s"+id))
 	}
 	if !n.odds(5) {
 		f := on(spec.Event{K: spec.KindFree, Why: pick(n.r, "", "timeout")})
 		if n.odds(2) {
 			f.Holder = "x"
 		}
+		if n.odds(4) {
+			f.By = "s" + id
+		}
 		n.add("D", at+7, f)
 	}
 	return at + 8
+}
+
+// observe takes a signal in, now and then as one of another handoff.
+func (n *near) observe(i int, sig string) spec.Event {
+	e := spec.Event{K: spec.KindObserve, Sig: sig}
+	if n.odds(5) {
+		e.Handoff = []string{"h0", "h1"}[i]
+		if n.odds(4) {
+			e.Handoff = "h1"
+		}
+	}
+	return e
 }
 
 func (n *near) claims() spec.Predicate {
@@ -132,7 +147,7 @@ func (n *near) more(last int) {
 	i := n.r.IntN(2)
 	who := pick(n.r, "D", "P", "C")
 	req := pick(n.r, "r0", "r1")
-	switch n.r.IntN(20) {
+	switch n.r.IntN(22) {
 	case 0:
 		n.add("D", at(), n.names(i, spec.Event{K: spec.KindFence}))
 	case 1:
@@ -170,8 +185,12 @@ func (n *near) more(last int) {
 	case 17:
 		n.add("C", at(), spec.Event{K: spec.KindAnswer, Req: req, Sum: "1", Expect: pick(n.r, "1", "2"), HasExp: !n.odds(3)})
 	case 18:
-		n.add("P", at(), n.names(i, spec.Event{K: spec.KindEmit, Sig: "ask", Signal: "ABORT", Asks: "STATUS"}))
-	case 19:
+		n.add(pick(n.r, "D", "D", "P"), at(), n.names(i, spec.Event{K: spec.KindEmit, Sig: "ask", Signal: "ABORT", Asks: pick(n.r, "STATUS", "STATUS", "METADATA")}))
+	case 19: // told to stop, right where accesses begin
+		n.add(pick(n.r, "P", "P", "D"), pick(n.r, 2, 3, 3, 4, 10, 11), n.names(i, spec.Event{K: spec.KindCancel}))
+	case 20:
+		n.add(who, at(), n.names(i, spec.Event{K: spec.KindExpire, By: pick(n.r, "sa0", "ma0", "sa1")}))
+	case 21:
 		lo := int64(n.r.IntN(7) - 5)
 		n.add(pick(n.r, "D", "P"), at(), spec.Event{K: spec.KindClockCmp, Clock: "c1", Lo: lo, Hi: lo + int64(n.r.IntN(5))})
 	}
