@@ -392,8 +392,9 @@ func TestBruteForce(t *testing.T) {
 		"compared", "no order", "several leases fit", "together not, by BLK-2", "together not, by BLK-3", "turned away, given the others",
 		"BLK-1 pass", "BLK-1 inconclusive", "BLK-1 fail", "BLK-2 pass", "BLK-2 inconclusive", "BLK-2 fail", "BLK-3 pass", "BLK-3 inconclusive", "BLK-3 fail",
 		"BLK-4 pass", "BLK-4 inconclusive", "BLK-4 fail", "BLK-5 pass", "BLK-5 fail", "REQ-1 pass", "REQ-1 fail", "REQ-2 pass", "REQ-2 inconclusive",
-		"REQ-2 unproven", "REQ-2 fail", "REQ-4 pass", "REQ-4 fail", "REQ-5 pass", "REQ-5 fail", "SIG-1 pass", "SIG-1 inconclusive", "SIG-1 unproven",
-		"SIG-1 fail", "SIG-2 pass", "SIG-2 inconclusive", "SIG-2 unproven", "DAT-1 pass", "DAT-1 fail", "DAT-2 pass", "DAT-2 fail",
+		"REQ-2 unproven", "REQ-2 fail", "REQ-3 pass", "REQ-3 unproven", "REQ-3 fail", "REQ-4 pass", "REQ-4 fail", "REQ-5 pass", "REQ-5 fail", "SIG-1 pass", "SIG-1 inconclusive", "SIG-1 unproven",
+		"SIG-1 fail", "SIG-2 pass", "SIG-2 inconclusive", "SIG-2 unproven",
+		"SIG-3 pass", "SIG-3 fail", "SIG-4 pass", "SIG-4 inconclusive", "SIG-4 fail", "DAT-1 pass", "DAT-1 fail", "DAT-2 pass", "DAT-2 fail",
 	} {
 		require.NotZero(t, seen[must], must)
 	}
