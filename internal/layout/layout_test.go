@@ -42,6 +42,7 @@ const (
 var table = []row{
 	{"spec/check", []string{"spec"}, []string{porcupine}},
 	{"spec/explore", []string{"spec"}, nil},
+	{"spec/promela", []string{"spec", "spec/explore"}, nil},
 	{"spec", nil, nil},
 	{"traces", []string{"spec"}, []string{zstd, sys}},
 	{"faults", []string{"spec"}, []string{yaml, sys}},
