@@ -67,3 +67,20 @@ func text(v *explore.Violation) string {
 	}
 	return b.String()
 }
+
+// TestEveryRuleIsProtected holds that no rule is without a guard, in either mode
+// in which the protocol has something that could break it.
+func TestEveryRuleIsProtected(t *testing.T) {
+	protected := map[spec.RuleID]bool{}
+	for _, g := range explore.Guards() {
+		require.NotEmpty(t, g.Holds)
+		require.NotEmpty(t, g.Protects)
+		require.NotEmpty(t, g.Modes)
+		for _, rule := range g.Protects {
+			protected[rule] = true
+		}
+	}
+	for _, rule := range spec.Rules() {
+		require.True(t, protected[rule.ID], "no guard protects %s", rule.ID)
+	}
+}

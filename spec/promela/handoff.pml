@@ -126,6 +126,10 @@ inline word(h, k) {
 	if
 	:: k != HOLLOW && !writing[h] -> quiet[h] = true
 	:: else
+	fi;
+	if
+	:: k == ABORT_ACK || k == HOLLOW -> asked[h] = false /* however late: it has come */
+	:: else
 	fi
 }
 
@@ -325,8 +329,8 @@ waiting: if
 #endif
 	fi;
 aborting: if
-	:: atomic { !ownDown && toOwn[h]??[ABORT_ACK] -> word(h, ABORT_ACK); asked[h] = false; release(h, h); printf("EV O free %d %d cancel 1\n", h, b); finishOwn(h, cancelled); goto over }
-	:: atomic { !ownDown && toOwn[h]??[HOLLOW] -> word(h, HOLLOW); asked[h] = false; release(h, h); printf("EV O free %d %d cancel 1\n", h, b); finishOwn(h, cancelled); goto over }
+	:: atomic { !ownDown && toOwn[h]??[ABORT_ACK] -> word(h, ABORT_ACK); release(h, h); printf("EV O free %d %d cancel 1\n", h, b); finishOwn(h, cancelled); goto over }
+	:: atomic { !ownDown && toOwn[h]??[HOLLOW] -> word(h, HOLLOW); release(h, h); printf("EV O free %d %d cancel 1\n", h, b); finishOwn(h, cancelled); goto over }
 #ifdef NO_EXACT_HANDOFF
 	:: atomic { !ownDown && OTHERS(ABORT_ACK) -> word(o, ABORT_ACK); release(h, o); printf("EV O free %d %d cancel 1\n", h, b); finishOwn(h, cancelled); goto over }
 #endif

@@ -5,8 +5,26 @@ package promela_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"conform/spec/explore"
+	"conform/spec/promela"
 )
+
+// TestLongExhaustive has SPIN visit every state of the whole protocol for two
+// requests, two handoffs and two blocks. In push, where the two models count most
+// states, a message that is doubled and a crash are explored for one request.
+func TestLongExhaustive(t *testing.T) {
+	needSpin(t)
+	for _, c := range []promela.Config{
+		{Mode: explore.Pull, Blocks: 2, Requests: 2, Loss: true, Doubles: 1, Crashes: 1},
+		{Mode: explore.Push, Blocks: 2, Requests: 2, Loss: true},
+		{Mode: explore.Push, Blocks: 2, Requests: 1, Loss: true, Doubles: 1, Crashes: 1},
+	} {
+		_, s := verify(t, c)
+		require.False(t, s.Broken)
+	}
+}
 
 // TestLongEveryGuard has SPIN find, for each guard that is taken away, each rule
 // that it protects broken, and has the judge judge the trail.

@@ -2,7 +2,9 @@ package promela_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,4 +141,20 @@ func TestVerifyRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "XYZ-1")
 	_, err = promela.Verify(context.Background(), filepath.Join(t.TempDir(), "none"), small(explore.Push))
 	require.Error(t, err)
+}
+
+// TestTheModelsHaveTheSameGuards holds that the two models agree on what guards
+// there are, by name.
+func TestTheModelsHaveTheSameGuards(t *testing.T) {
+	text, err := os.ReadFile("handoff.pml")
+	require.NoError(t, err)
+	macros := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#ifn?def NO_([A-Z_]+)`).FindAllStringSubmatch(string(text), -1) {
+		macros[strings.ReplaceAll(strings.ToLower(m[1]), "_", "-")] = true
+	}
+	for _, g := range explore.Guards() {
+		require.True(t, macros[g.Name], "the model in Promela has no guard %s", g.Name)
+		delete(macros, g.Name)
+	}
+	require.Empty(t, macros)
 }
