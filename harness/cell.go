@@ -382,6 +382,7 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 			HoldToHooks(l.hooks, got)
 			res.Capacity, res.Hooks, res.Probe = CapacityOf(tr), l.hooks, l.man.Adapter.Probe
 			res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes
+			res.Settled = got.Settled
 			l.reached(newRecorded(tr), &res)
 		}
 	}

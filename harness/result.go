@@ -52,6 +52,9 @@ type ScenarioResult struct {
 	Signals []check.SignalResult `json:"signals"`
 	Stats   check.Stats          `json:"stats"`
 	Notes   []string             `json:"notes,omitempty"`
+	// Settled says how rejected, cancelled and expired requests gave back what they
+	// held.
+	Settled []check.SettledResult `json:"settled,omitempty"`
 	// Capacity is what each stage is configured for, and what it can process.
 	Capacity []Capacity `json:"capacity"`
 	// Probe is what recorded the engine, with its version.

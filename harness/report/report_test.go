@@ -347,6 +347,14 @@ func engineRun() *harness.RunResult {
 			ID: "baseline", Mode: "mooncake", Seed: 1, Verdict: spec.Inconclusive, Rules: with(rules(9), spec.REQ1, spec.Inconclusive),
 			Stats: stats(), Trace: "runs/2/baseline.mooncake.1", Capacity: capacity, Hooks: hooks,
 			Signals: []check.SignalResult{{Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 3}},
+			Settled: []check.SettledResult{
+				{
+					Worker: "decode-0", Ended: []string{"reject by prefill-0", "expire by decode-0"}, How: "cancel", Evidence: "ABORT_ACK/4",
+					Requests: 2, Holds: 52, After: &[2]int64{6_021_000_000, 6_100_000_000},
+				},
+				{Worker: "decode-0", Ended: []string{"cancel by client"}, How: "timeout", Requests: 3, Holds: 4, After: &[2]int64{70_400, 310_000_000}},
+				{Worker: "prefill-0", Ended: []string{"cancel by \x1b[31mclient"}, Requests: 1, Holds: 1},
+			},
 		},
 		{
 			ID: "ack-lost", Mode: "mooncake", Seed: 1, Verdict: spec.Pass, Rules: rules(9), Stats: stats(),
@@ -354,6 +362,10 @@ func engineRun() *harness.RunResult {
 			Signals: []check.SignalResult{
 				{Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 2},
 				{Signal: "ABORT_ACK/2", Claims: spec.ClaimsReceived, Seen: 4},
+			},
+			Settled: []check.SettledResult{
+				{Worker: "decode-0", Ended: []string{"cancel by client"}, How: "timeout", Requests: 2, Holds: 3, After: &[2]int64{60_000, 12_000_000}},
+				{Worker: "decode-0", Ended: []string{"cancel by client"}, How: "cancel", By: "ABORT_ACK/4", Requests: 1, Holds: 9},
 			},
 		},
 	}

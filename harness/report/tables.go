@@ -12,10 +12,11 @@ import (
 )
 
 // runTables writes what all scenarios of a run say of the stack itself: what its
-// stages can process, what its signals prove, and what its probes recorded. Rows
+// stages can process, how it gave back what ended requests held, what its signals prove, and what its probes recorded. Rows
 // that are alike are one row; the JSON has them by scenario.
 func runTables(p *page, r *harness.RunResult) {
 	capacityTable(p, r)
+	p.settled(runSettled(r))
 	p.signals(runSignals(r))
 	hookTable(p, r)
 }

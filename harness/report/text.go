@@ -66,6 +66,7 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 	p.rules(traceRules(r))
 	groups := groupPlaces(placesOf(nil, r.Rules))
 	writeGroups(p, groups)
+	p.settled(r.Settled)
 	p.signals(r.Signals)
 	p.clocks(r.Clocks)
 	p.list("what limits the verdict", r.Notes)

@@ -55,7 +55,8 @@
 // and infers what each kind of signal really proves. stale.go asks whether each
 // decision waited for a signal about its own handoff (SIG-3), answers.go whether
 // what asked for an answer got one (SIG-4). requests.go, settled.go and data.go
-// judge requests, leaks and content. All sixteen rules are in the registry of
+// judge requests, leaks and content; settlement.go says in a table how requests
+// that ended early gave back what they held. All sixteen rules are in the registry of
 // judges; what a trace gave a rule to judge is its count.
 //
 // # What is missing

@@ -81,7 +81,8 @@ type court struct {
 	lost   bool // some source is, or what was lost names none
 	// evidence is, for each lease whose end no evidence forced, how bad that is.
 	evidence map[int32]spec.Verdict
-	said     map[saying]bool // findings that say the same of several blocks
+	said     map[saying]bool  // findings that say the same of several blocks
+	sigs     map[string]int32 // the emit of each signal, once asked for
 	stats    Stats
 	cited    int      // findings for which a proof by clocks was asked for
 	broken   []string // what the judge found wrong with itself
@@ -193,6 +194,7 @@ func (c *court) findOnce(f Finding, event int32) bool {
 // result puts together what was judged.
 func (c *court) result() *Result {
 	res := &Result{Verdict: spec.Unexercised, Signals: c.signalResults(), Stats: c.countStats(), Clocks: c.clockResults(), Notes: c.notes()}
+	res.Settled = c.settlements()
 	for _, r := range spec.Rules() {
 		rr := c.rules[r.ID]
 		res.Rules = append(res.Rules, *rr)

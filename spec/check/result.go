@@ -9,6 +9,9 @@ type Result struct {
 	Rules   []RuleResult   `json:"rules"`
 	Signals []SignalResult `json:"signals"`
 	Stats   Stats          `json:"stats"`
+	// Settled says how rejected, cancelled and expired requests gave back what they
+	// held (REQ-2), at most 100 rows; empty where there was nothing.
+	Settled []SettledResult `json:"settled,omitempty"`
 	// Clocks says how far the trace's clocks may be apart; empty for one clock.
 	Clocks []ClockResult `json:"clocks,omitempty"`
 	// Notes are lines for a person about what limits the verdict: where a source

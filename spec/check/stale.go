@@ -36,15 +36,9 @@ func (c *court) staleSignals() {
 			})
 		}
 	}
-	sigs := map[string]int32{}
-	for _, s := range c.h.emits {
-		if _, dup := sigs[c.h.ev[s].Sig]; !dup {
-			sigs[c.h.ev[s].Sig] = s
-		}
-	}
 	for i := range c.h.ev {
 		if by := c.h.ev[i].By; by != "" {
-			if s, known := sigs[by]; known {
+			if s, known := c.signal(by); known {
 				c.judgeDecision(int32(i), s)
 			}
 		}
@@ -52,6 +46,20 @@ func (c *court) staleSignals() {
 			return
 		}
 	}
+}
+
+// signal finds the emit of a signal.
+func (c *court) signal(sig string) (int32, bool) {
+	if c.sigs == nil {
+		c.sigs = make(map[string]int32, len(c.h.emits))
+		for _, s := range c.h.emits {
+			if _, dup := c.sigs[c.h.ev[s].Sig]; !dup {
+				c.sigs[c.h.ev[s].Sig] = s
+			}
+		}
+	}
+	s, ok := c.sigs[sig]
+	return s, ok
 }
 
 // judgeDecision judges a decision that says which signal it waited for. One about
