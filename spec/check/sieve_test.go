@@ -1,0 +1,107 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"conform/spec"
+)
+
+// sift gives a whole trace to a sieve.
+func sift(tr *spec.Trace) (*Result, string) {
+	s := NewSieve()
+	if len(tr.Losses) > 0 {
+		return nil, "a loss"
+	}
+	sources, threads := map[string]int32{}, map[spec.Thread]int32{}
+	number := func(n int, known bool, id int32) int32 {
+		if known {
+			return id
+		}
+		return int32(n)
+	}
+	for i := range tr.Events {
+		e := tr.Events[i]
+		id, known := sources[e.Src]
+		src := number(len(sources), known, id)
+		sources[e.Src] = src
+		id, known = threads[e.Thread()]
+		th := number(len(threads), known, id)
+		threads[e.Thread()] = th
+		if !s.Add(&e, src, th) {
+			return nil, s.GaveUp()
+		}
+	}
+	res, _ := s.Result()
+	return res, s.GaveUp()
+}
+
+// sameAsJudge holds the sieve against Judge: what it tells is what Judge gives, in
+// every part but the counts of what Porcupine did. It reports whether it told.
+func sameAsJudge(t require.TestingT, tr *spec.Trace, text fmt.Stringer) string {
+	got, why := sift(tr)
+	if got == nil {
+		require.NotEmpty(t, why)
+		return why
+	}
+	want, err := Judge(context.Background(), tr, Options{})
+	require.NoError(t, err, "%s", text)
+	want.Stats.Histories, want.Stats.Refused, want.Stats.Undecided = 0, 0, 0
+	require.Equal(t, want, got, "%s", text)
+	return ""
+}
+
+type traceText struct{ tr *spec.Trace }
+
+func (x traceText) String() string { return (&writer{tr: *x.tr}).String() }
+
+// TestSieveCases holds the sieve against Judge on the judged sample.
+func TestSieveCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.jsonl")
+	require.NoError(t, err)
+	why := map[string]int{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tr := &spec.Trace{}
+		for i, line := range strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n") {
+			e, err := spec.ParseEvent([]byte(line))
+			require.NoError(t, err)
+			e.Pos = spec.Position{File: file, Line: i + 1}
+			tr.Events = append(tr.Events, e)
+		}
+		why[sameAsJudge(t, tr, traceText{tr})]++
+	}
+	t.Logf("%d cases: %v", len(files), why)
+	require.Greater(t, why[""], len(files)/10, "it tells of some")
+}
+
+// TestSieveWild holds the sieve against Judge on whatever may come.
+func TestSieveWild(t *testing.T) {
+	why := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := wild(t)
+		why[sameAsJudge(t, &w.tr, w)]++
+		w = oneBlock(t)
+		why[sameAsJudge(t, &w.tr, w)]++
+		w = twoClocks(t)
+		why[sameAsJudge(t, &w.tr, w)]++
+	})
+	t.Logf("%v", why)
+}
+
+// TestSieveLongTrace holds that the sieve tells of a long trace in which all is as
+// it should be, on one clock and on two.
+func TestSieveLongTrace(t *testing.T) {
+	for _, clock := range []string{"m", "p"} {
+		w := bigTrace(2000, 16, clock)
+		require.Empty(t, sameAsJudge(t, &w.tr, traceText{&w.tr}))
+	}
+}

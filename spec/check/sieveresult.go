@@ -1,0 +1,145 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"conform/spec"
+)
+
+// Result is what [Judge] gives for the events so far, taken as a whole trace, but
+// for the counts of what Porcupine judged: here it judged nothing. It is false if
+// the sieve cannot tell. It is to be called once, after the last event.
+func (s *Sieve) Result() (*Result, bool) {
+	if s.stopped == "" {
+		s.finishUp()
+	}
+	if s.stopped != "" {
+		return nil, false
+	}
+	res := &Result{Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Notes: s.notes()}
+	res.Stats.Events = int(s.n)
+	counts := s.ruleCounts()
+	judged := map[spec.RuleID]bool{}
+	for _, j := range judges() {
+		for _, id := range j.rules {
+			judged[id] = true
+		}
+	}
+	for _, r := range spec.Rules() {
+		rr := RuleResult{ID: r.ID, Verdict: spec.NotJudged, Level: r.Level, Findings: []Finding{}}
+		n, known := counts[r.ID]
+		switch {
+		case judged[r.ID] && !known:
+			s.giveUp("a rule that the sieve does not know")
+			return nil, false
+		case judged[r.ID]:
+			rr.Verdict, rr.Judged = spec.Unexercised, n
+			if n > 0 {
+				rr.Verdict = spec.Pass
+			}
+		}
+		res.Rules = append(res.Rules, rr)
+		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)
+	}
+	if res.Verdict == spec.Unexercised {
+		res.Verdict = spec.Inconclusive
+	}
+	return res, true
+}
+
+func (s *Sieve) ruleCounts() map[spec.RuleID]int {
+	c := &s.counts
+	return map[spec.RuleID]int{
+		spec.BLK1: c.blk1, spec.BLK2: c.blk2, spec.BLK3: c.blk3, spec.BLK4: c.blk4, spec.BLK5: c.blk5,
+		spec.REQ1: c.req1, spec.REQ2: c.req2, spec.REQ4: c.req4, spec.REQ5: c.req5,
+		spec.SIG1: c.sig1, spec.SIG2: c.sig2, spec.DAT1: c.dat1, spec.DAT2: c.dat2,
+	}
+}
+
+// finishUp judges what is left at the end.
+func (s *Sieve) finishUp() {
+	if !s.times.solvable() {
+		s.giveUp("an order of lines that no offsets of the clocks allow")
+	}
+	for _, p := range s.memory.pools {
+		for _, l := range p.open {
+			for i := range l.holders {
+				if g := l.holders[i].group(); g != nil && g.ended && g.req != nil {
+					s.giveUp("REQ-2: not given back")
+				}
+			}
+		}
+		for _, w := range s.idles {
+			if w == p.worker {
+				s.counts.blk5++
+			}
+		}
+	}
+	seen := map[*sieveGroup]bool{}
+	for _, m := range []map[string]*sieveName{s.names.handoffs, s.names.reqs} {
+		for _, n := range m {
+			if g := n.group.root(); !seen[g] {
+				seen[g] = true
+				s.settle(g)
+			}
+		}
+	}
+	for _, k := range s.signals.kinds {
+		if _, sure := k.predicate(); !sure {
+			s.giveUp("a signal of which order alone does not say what it proves")
+		}
+	}
+}
+
+// predicate is what shown.predicate says, if that is sure.
+func (k *sieveKind) predicate() (spec.Predicate, bool) {
+	stopped, ended := !k.unstopped, !k.unended
+	switch {
+	case !k.accesses:
+		return spec.ClaimsNothing, true
+	case stopped && k.stopUnsure, ended && k.endUnsure:
+		return spec.ClaimsNothing, false
+	case stopped && ended:
+		return spec.ClaimsDrained, true
+	case ended && !k.past && k.pastUnsure:
+		return spec.ClaimsNothing, false
+	case ended && k.past:
+		return spec.ClaimsCompleted, true
+	case stopped:
+		return spec.ClaimsStopped, true
+	}
+	return spec.ClaimsReceived, true
+}
+
+func (s *Sieve) signalTable() []SignalResult {
+	out := make([]SignalResult, 0, len(s.signals.kinds))
+	for name, k := range s.signals.kinds {
+		p, _ := k.predicate()
+		out = append(out, SignalResult{Signal: name, Claims: k.claims, Inferred: p, Seen: k.seen})
+	}
+	slices.SortFunc(out, func(a, b SignalResult) int { return cmp.Compare(a.Signal, b.Signal) })
+	return out
+}
+
+// notes says which sources end without a seal, as court.notes does.
+func (s *Sieve) notes() []string {
+	var notes []string
+	for i := range s.sources {
+		if src := &s.sources[i]; !src.sealed {
+			notes = append(notes, fmt.Sprintf("source %s of %s ends without a seal: its last event is %s", src.name, s.texts[src.worker], s.sayLast(src)))
+		}
+	}
+	return notes
+}
+
+// sayLast names the last event of a source, as court.say does.
+func (s *Sieve) sayLast(src *sieveSource) string {
+	e := spec.Event{
+		Src: src.name, Seq: src.last.seq, T: src.last.t, T2: src.last.t2, K: src.last.kind,
+		Sig: string(src.last.sig), Signal: string(src.last.signal),
+	}
+	h := history{ev: []spec.Event{e}, clockOf: []int32{0}, zero: []int64{s.times.zero[src.clock] + s.times.least[src.clock]}}
+	return (&court{h: &h}).say(0)
+}
