@@ -65,7 +65,7 @@ func TestFastParserLeaves(t *testing.T) {
 		`{"src":"D","seq":00,"t":0,"k":"note","text":"x"}`,
 		`{"src":"D","seq":0,"t":-0,"k":"note","text":"x"}`,
 		`{"src":"D","seq":0,"t":1e3,"k":"note","text":"x"}`,
-		`{"src":"D","seq":0,"t":1234567890123456789,"k":"note","text":"x"}`,
+		`{"src":"D","seq":0,"t":12345678901234567890,"k":"note","text":"x"}`,
 		`{"src":"D","seq":0,"t":2,"t2":1,"k":"note","text":"x"}`,
 		`{"src":"D","seq":0,"t":0,"k":"note","text":null}`,
 		`{"src":"D","seq":0,"t":0,"k":"end","access":"a","ok":tru}`,

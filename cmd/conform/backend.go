@@ -9,7 +9,6 @@ import (
 	"conform/adapters/reference"
 	"conform/harness"
 	"conform/spec/check"
-	"conform/traces"
 )
 
 // workerMain runs this process as a worker of a stack, if that is what it was
@@ -27,20 +26,6 @@ type backend struct {
 
 func realBackend() backend {
 	return backend{run: harness.Run, dryRun: harness.DryRun, check: checkTrace, doctor: harness.Doctor}
-}
-
-// checkTrace reads a trace and judges it.
-func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*check.Result, error) {
-	trace, err := traces.Read(path, stdin)
-	if err != nil {
-		return nil, unreadableTrace(path, err)
-	}
-	result, err := check.Judge(ctx, trace, opt)
-	if err != nil {
-		return nil, inTrace(path, err)
-	}
-	harness.HoldToHooks(harness.HooksOf(trace), result)
-	return result, nil
 }
 
 // within is where a file that a reader names by its base name lies.

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"conform/harness"
 	"conform/harness/report"
+	"conform/spec"
 	"conform/spec/check"
 	"conform/spec/check/clock"
+	"conform/traces"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -43,4 +50,45 @@ that keep within it give no false alarm.`,
 	cmd.Flags().IntVar(&opt.DriftPPM, "drift-ppm", 0,
 		"by how many millionths the clocks of different hosts may run at different rates; 0: their offsets are constant")
 	return cmd
+}
+
+// checkTrace reads a trace and judges it.
+func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*check.Result, error) {
+	if result, err := siftTrace(ctx, path, opt); result != nil || err != nil {
+		return result, err
+	}
+	trace, err := traces.Read(path, stdin)
+	if err != nil {
+		return nil, unreadableTrace(path, err)
+	}
+	result, err := check.Judge(ctx, trace, opt)
+	if err != nil {
+		return nil, inTrace(path, err)
+	}
+	harness.HoldToHooks(harness.HooksOf(trace), result)
+	return result, nil
+}
+
+// siftTrace judges a trace in one pass, without holding it. It is nil where that
+// does not tell what there is to say.
+func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Result, error) {
+	sieve := check.NewSieve(opt)
+	var said spec.Trace // what is needed of hooks
+	whole, err := traces.Stream(ctx, path, func(e *spec.Event, source, thread int32) bool {
+		if len(e.Hooks) > 0 || e.K == spec.KindNote && strings.HasPrefix(e.Text, `{"hooks":`) {
+			said.Events = append(said.Events, spec.Event{
+				Src: strings.Clone(e.Src), K: e.K, Hooks: bytes.Clone(e.Hooks), Text: strings.Clone(e.Text),
+			})
+		}
+		return sieve.Add(e, source, thread)
+	})
+	if err != nil || !whole {
+		return nil, err
+	}
+	result, ok := sieve.Result()
+	if !ok {
+		return nil, nil
+	}
+	harness.HoldToHooks(harness.HooksOf(&said), result)
+	return result, nil
 }
