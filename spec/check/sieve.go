@@ -47,12 +47,17 @@ type Sieve struct {
 	names   sieveNames
 	memory  sieveMemory
 	signals sieveSignals
-	judged  map[spec.RuleID]*int
 	counts  sieveCounts
 	stats   Stats
 	limits  map[sieveUnit]int64
 	idles   []int32 // workers, one for each idle of each
+	keep    sieveKeep
 }
+
+// sieveKeep is for how many events what is over is remembered, where nothing else
+// keeps it, and how often the sieve looks for what to forget. It changes what the
+// sieve can tell, never what it tells.
+type sieveKeep struct{ names, signals, sweep int32 }
 
 // sieveCounts counts what each rule was applied to.
 type sieveCounts struct{ blk1, blk2, blk3, blk4, blk5, req1, req2, req4, req5, sig1, sig2, dat1, dat2 int }
@@ -88,7 +93,7 @@ const maxSieveEvents = 1<<31 - 16
 
 // NewSieve makes an empty sieve.
 func NewSieve() *Sieve {
-	s := &Sieve{workers: map[string]int32{}, limits: map[sieveUnit]int64{}}
+	s := &Sieve{workers: map[string]int32{}, limits: map[sieveUnit]int64{}, keep: sieveKeep{names: 1 << 18, signals: 1 << 15, sweep: 1 << 12}}
 	s.names = newSieveNames()
 	s.memory = newSieveMemory()
 	s.signals = newSieveSignals()
@@ -121,7 +126,7 @@ func (s *Sieve) Add(e *spec.Event, source, thread int32) bool {
 	s.n++
 	s.times.add(s, e, src.clock)
 	s.event(e, source, thread)
-	if s.n%sweepEvery == 0 {
+	if s.n%s.keep.sweep == 0 {
 		s.sweep()
 	}
 	return s.stopped == ""

@@ -15,8 +15,9 @@ import (
 )
 
 // sift gives a whole trace to a sieve.
-func sift(tr *spec.Trace) (*Result, string) {
-	s := NewSieve()
+func sift(tr *spec.Trace) (*Result, string) { return siftBy(tr, NewSieve()) }
+
+func siftBy(tr *spec.Trace, s *Sieve) (*Result, string) {
 	if len(tr.Losses) > 0 {
 		return nil, "a loss"
 	}
@@ -46,7 +47,11 @@ func sift(tr *spec.Trace) (*Result, string) {
 // sameAsJudge holds the sieve against Judge: what it tells is what Judge gives, in
 // every part but the counts of what Porcupine did. It reports whether it told.
 func sameAsJudge(t require.TestingT, tr *spec.Trace, text fmt.Stringer) string {
-	got, why := sift(tr)
+	return judgedBy(t, tr, text, NewSieve())
+}
+
+func judgedBy(t require.TestingT, tr *spec.Trace, text fmt.Stringer, s *Sieve) string {
+	got, why := siftBy(tr, s)
 	if got == nil {
 		require.NotEmpty(t, why)
 		return why

@@ -72,14 +72,8 @@ type sievePart struct {
 	source, target bool
 }
 
-const (
-	// sieveWindow is for how many events a name is remembered after the last one
-	// that named it, where nothing else keeps it.
-	sieveWindow = 1 << 18
-	sweepEvery  = 1 << 12
-	// maxSieveList bounds each list of a group: what is beyond is no usual trace.
-	maxSieveList = 1 << 12
-)
+// maxSieveList bounds each list of a group: what is beyond is no usual trace.
+const maxSieveList = 1 << 12
 
 func newSieveNames() sieveNames {
 	return sieveNames{handoffs: map[string]*sieveName{}, reqs: map[string]*sieveName{}, seed: maphash.MakeSeed()}
@@ -198,11 +192,11 @@ func (g *sieveGroup) spokeOf(o *sieveGroup) bool {
 func (s *Sieve) sweep() {
 	q := s.names.queue
 	i := 0
-	for ; i < len(q) && s.n-q[i].since >= sieveWindow; i++ {
+	for ; i < len(q) && s.n-q[i].since >= s.keep.names; i++ {
 		g := q[i].group
 		switch {
 		case g.parent != nil: // its names are another's
-		case g.refs > 0 || s.n-g.last < sieveWindow:
+		case g.refs > 0 || s.n-g.last < s.keep.names:
 			q = append(q, sieveQueued{g, s.n})
 		default:
 			s.settle(g)
@@ -210,7 +204,7 @@ func (s *Sieve) sweep() {
 		}
 	}
 	s.names.queue = append(s.names.queue[:0], q[i:]...)
-	s.signals.sweep(s.n)
+	s.signals.sweep(s.n, s.keep.signals)
 }
 
 func (s *Sieve) forget(g *sieveGroup) {

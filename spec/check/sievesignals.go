@@ -9,9 +9,8 @@ import (
 // sieveSignals is the signals that are under way or were of late, and what each
 // kind of them has shown.
 type sieveSignals struct {
-	open  map[string]*sieveSignal
-	seen  []sieveSeen // observed, in that order
-	first int         // of seen that is still kept
+	open map[string]*sieveSignal
+	seen []sieveSeen // observed, in that order
 	// strays are observes of signals that were not known then.
 	strays hashSet
 	kinds  map[string]*sieveKind
@@ -359,8 +358,7 @@ func (s *Sieve) observe(e *spec.Event, at *sievePlace) {
 }
 
 // sweep forgets the signals that were observed a while ago.
-func (m *sieveSignals) sweep(now int32) {
-	const window = 1 << 15
+func (m *sieveSignals) sweep(now, window int32) {
 	i := 0
 	for ; i < len(m.seen) && now-m.seen[i].at >= window; i++ {
 		sig := m.seen[i].signal
