@@ -52,6 +52,8 @@ type Sieve struct {
 	limits  map[sieveUnit]int64
 	idles   []int32 // workers, one for each idle of each
 	keep    sieveKeep
+	// drifting is set where clocks may drift; the sieve knows constant offsets only.
+	drifting bool
 }
 
 // sieveKeep is for how many events what is over is remembered, where nothing else
@@ -81,7 +83,10 @@ type sieveLast struct {
 	sig, signal []byte
 }
 
-type sieveThread struct{ source, worker, clock int32 }
+type sieveThread struct {
+	source, worker, clock int32
+	latest                sieveLatest // what its events come after so far, themselves included
+}
 
 type sieveUnit struct {
 	source int32
@@ -91,13 +96,18 @@ type sieveUnit struct {
 // maxSieveEvents is how many events positions can name.
 const maxSieveEvents = 1<<31 - 16
 
-// NewSieve makes an empty sieve.
-func NewSieve() *Sieve {
+// NewSieve makes an empty sieve. Of the options, those for Porcupine and for the
+// number of findings have no meaning here.
+func NewSieve(opt Options) *Sieve {
 	s := &Sieve{workers: map[string]int32{}, limits: map[sieveUnit]int64{}, keep: sieveKeep{names: 1 << 18, signals: 1 << 15, sweep: 1 << 12}}
 	s.names = newSieveNames()
 	s.memory = newSieveMemory()
 	s.signals = newSieveSignals()
-	s.times.clockID = map[string]int32{}
+	s.times.clockID, s.times.given = map[string]int32{}, nothingYet()
+	s.drifting = opt.DriftPPM > 0
+	if opt.Checker == CheckerBoth {
+		s.giveUp("Porcupine was asked for")
+	}
 	return s
 }
 
@@ -116,7 +126,7 @@ func (s *Sieve) Add(e *spec.Event, source, thread int32) bool {
 	}
 	src := &s.sources[source]
 	for int(thread) >= len(s.threads) {
-		s.threads = append(s.threads, sieveThread{source, src.worker, src.clock})
+		s.threads = append(s.threads, sieveThread{source, src.worker, src.clock, nothingYet()})
 	}
 	if e.Seq != src.next || e.K == spec.KindLost && e.Count > 0 {
 		return s.giveUp("a loss")
@@ -124,7 +134,6 @@ func (s *Sieve) Add(e *spec.Event, source, thread int32) bool {
 	src.next = e.Seq + 1
 	src.last.set(e)
 	s.n++
-	s.times.add(s, e, src.clock)
 	s.event(e, source, thread)
 	if s.n%s.keep.sweep == 0 {
 		s.sweep()
@@ -199,6 +208,26 @@ func (s *Sieve) event(e *spec.Event, source, thread int32) {
 	default:
 		s.request(e, &at)
 	}
+	s.place(e, &at)
+}
+
+// place gives an event its place in time, after what its thread, its pool and the
+// signal that it observes have come to.
+func (s *Sieve) place(e *spec.Event, at *sievePlace) {
+	th, clocks := &s.threads[at.thread], len(s.times.zero)
+	if at.pool != nil {
+		th.latest.join(&at.pool.latest, clocks)
+	}
+	if at.observed != nil {
+		th.latest.join(&at.observed.latest, clocks)
+	}
+	s.times.add(s, e, th.clock, &th.latest)
+	if at.pool != nil {
+		at.pool.latest = th.latest
+	}
+	if at.emitted != nil {
+		at.emitted.latest = th.latest
+	}
 }
 
 // sievePlace says where an event is and whom it names.
@@ -206,4 +235,6 @@ type sievePlace struct {
 	source, thread, worker int32
 	handoff, req           *sieveName
 	group                  *sieveGroup
+	pool                   *sievePool   // that it mutates
+	emitted, observed      *sieveSignal // that it emits or observes
 }

@@ -394,7 +394,7 @@ func sieveRandom(t *testing.T, n int, seed uint64) {
 			why["bad"]++
 			continue
 		}
-		s := NewSieve()
+		s := NewSieve(Options{})
 		if p.chance(3) {
 			s.keep = sieveKeep{names: 1 + int32(r.IntN(60)), signals: int32(r.IntN(20)), sweep: 1 + int32(r.IntN(4))}
 		}

@@ -30,6 +30,7 @@ type sievePool struct {
 	near   *sievePage // the page that was asked for last
 	nearNo int64
 	open   []*sieveLease
+	latest sieveLatest // what its mutations come after so far, themselves included
 }
 
 // sievePage is a run of blocks: their leases, and whether they had one before.
@@ -107,7 +108,7 @@ func (s *Sieve) declare(e *spec.Event, at sievePlace) {
 		s.giveUp("a pool declared twice")
 		return
 	}
-	s.memory.pools[key] = &sievePool{worker: at.worker, name: key.name, pages: map[int64]*sievePage{}, nearNo: -1}
+	s.memory.pools[key] = &sievePool{worker: at.worker, name: key.name, pages: map[int64]*sievePage{}, nearNo: -1, latest: nothingYet()}
 }
 
 // poolOf finds the pool that a source mutates.
@@ -265,6 +266,7 @@ func (h *sieveHolder) keep(n int) {
 // be over by then.
 func (s *Sieve) mutate(e *spec.Event, at *sievePlace) {
 	p := s.poolOf(e, at)
+	at.pool = p
 	if p == nil || !s.usual(e.Blocks) || len(e.Blocks) == 0 {
 		return
 	}

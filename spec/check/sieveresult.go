@@ -8,9 +8,8 @@ import (
 	"conform/spec"
 )
 
-// Result is what [Judge] gives for the events so far, taken as a whole trace, but
-// for the counts of what Porcupine judged: here it judged nothing. It is false if
-// the sieve cannot tell. It is to be called once, after the last event.
+// Result is what [Judge] gives for the events so far, taken as a whole trace. It
+// is false if the sieve cannot tell. It is to be called once, after the last event.
 func (s *Sieve) Result() (*Result, bool) {
 	if s.stopped == "" {
 		s.finishUp()
@@ -18,7 +17,7 @@ func (s *Sieve) Result() (*Result, bool) {
 	if s.stopped != "" {
 		return nil, false
 	}
-	res := &Result{Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Notes: s.notes()}
+	res := &Result{Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Clocks: s.times.results(), Notes: s.notes()}
 	res.Stats.Events = int(s.n)
 	counts := s.ruleCounts()
 	judged := map[spec.RuleID]bool{}
@@ -60,7 +59,7 @@ func (s *Sieve) ruleCounts() map[spec.RuleID]int {
 
 // finishUp judges what is left at the end.
 func (s *Sieve) finishUp() {
-	if !s.times.solvable() {
+	if !s.times.solve() {
 		s.giveUp("an order of lines that no offsets of the clocks allow")
 	}
 	for _, p := range s.memory.pools {
@@ -140,6 +139,6 @@ func (s *Sieve) sayLast(src *sieveSource) string {
 		Src: src.name, Seq: src.last.seq, T: src.last.t, T2: src.last.t2, K: src.last.kind,
 		Sig: string(src.last.sig), Signal: string(src.last.signal),
 	}
-	h := history{ev: []spec.Event{e}, clockOf: []int32{0}, zero: []int64{s.times.zero[src.clock] + s.times.least[src.clock]}}
+	h := history{ev: []spec.Event{e}, clockOf: []int32{0}, zero: []int64{s.times.first(int(src.clock))}}
 	return (&court{h: &h}).say(0)
 }

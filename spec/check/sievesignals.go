@@ -13,16 +13,19 @@ type sieveSignals struct {
 	seen []sieveSeen // observed, in that order
 	// strays are observes of signals that were not known then.
 	strays hashSet
+	forgot bool // some signal was forgotten
+	late   bool // one that was may have been observed again
 	kinds  map[string]*sieveKind
 	spare  []*sieveSignal
 }
 
 type sieveSignal struct {
-	sig   string
-	group *sieveGroup
-	tells []sieveKnown
-	lists []sieveListed
-	seen  bool
+	sig    string
+	group  *sieveGroup
+	tells  []sieveKnown
+	lists  []sieveListed
+	seen   bool
+	latest sieveLatest
 }
 
 // sieveSeen is a signal that was observed at a position. It is kept for a while:
@@ -119,6 +122,7 @@ func (s *Sieve) emit(e *spec.Event, at *sievePlace) {
 		return
 	}
 	m.open[sig.sig] = sig
+	at.emitted = sig
 	claims := e.Claims == spec.ClaimsStopped || e.Claims == spec.ClaimsCompleted || e.Claims == spec.ClaimsDrained
 	if claims {
 		s.counts.sig1++
@@ -332,9 +336,14 @@ func (s *Sieve) observe(e *spec.Event, at *sievePlace) {
 	m := &s.signals
 	sig := m.open[e.Sig]
 	if sig == nil {
+		m.late = m.late || m.forgot // it may say something about the clocks, if there are several
+		if m.late && len(s.times.zero) > 1 {
+			s.giveUp("a signal observed late")
+		}
 		m.strays.add(s.names.hash(e.Sig, false))
 		return
 	}
+	at.observed = sig
 	if !sig.seen {
 		sig.seen = true
 		m.seen = append(m.seen, sieveSeen{sig, s.n})
@@ -363,6 +372,7 @@ func (m *sieveSignals) sweep(now, window int32) {
 	for ; i < len(m.seen) && now-m.seen[i].at >= window; i++ {
 		sig := m.seen[i].signal
 		delete(m.open, sig.sig)
+		m.forgot = true
 		clear(sig.lists)
 		*sig = sieveSignal{tells: sig.tells[:0], lists: sig.lists[:0]}
 		m.spare = append(m.spare, sig)
