@@ -50,7 +50,8 @@ type Sieve struct {
 	counts  sieveCounts
 	stats   Stats
 	limits  map[sieveUnit]int64
-	idles   []int32 // workers, one for each idle of each
+	idles   []int32       // workers, one for each idle of each
+	asking  map[int32]int // of each worker: its signals that wait for an answer
 	keep    sieveKeep
 	// drifting is set where clocks may drift; the sieve knows constant offsets only.
 	drifting bool
@@ -62,7 +63,7 @@ type Sieve struct {
 type sieveKeep struct{ names, signals, sweep int32 }
 
 // sieveCounts counts what each rule was applied to.
-type sieveCounts struct{ blk1, blk2, blk3, blk4, blk5, req1, req2, req4, req5, sig1, sig2, dat1, dat2 int }
+type sieveCounts struct{ blk1, blk2, blk3, blk4, blk5, req1, req2, req3, req4, req5, sig1, sig2, sig3, sig4, dat1, dat2 int }
 
 // sieveSource is one source, with what a note about its end says.
 type sieveSource struct {
@@ -99,7 +100,7 @@ const maxSieveEvents = 1<<31 - 16
 // NewSieve makes an empty sieve. Of the options, those for Porcupine and for the
 // number of findings have no meaning here.
 func NewSieve(opt Options) *Sieve {
-	s := &Sieve{workers: map[string]int32{}, limits: map[sieveUnit]int64{}, keep: sieveKeep{names: 1 << 18, signals: 1 << 15, sweep: 1 << 12}}
+	s := &Sieve{workers: map[string]int32{}, limits: map[sieveUnit]int64{}, asking: map[int32]int{}, keep: sieveKeep{names: 1 << 18, signals: 1 << 15, sweep: 1 << 12}}
 	s.names = newSieveNames()
 	s.memory = newSieveMemory()
 	s.signals = newSieveSignals()
@@ -182,6 +183,9 @@ func (s *Sieve) addSource(e *spec.Event, source int32) {
 func (s *Sieve) event(e *spec.Event, source, thread int32) {
 	handoff, req, group := s.resolve(e)
 	at := sievePlace{source: source, thread: thread, worker: s.threads[thread].worker, handoff: handoff, req: req, group: group}
+	if e.By != "" {
+		s.waitedFor(e, &at)
+	}
 	switch e.K {
 	case spec.KindPool:
 		s.declare(e, at)

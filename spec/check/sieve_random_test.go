@@ -119,11 +119,20 @@ func (p *play) request() []func() {
 	meta := p.id("s")
 	do(func() {
 		e := half(spec.KindEmit)
-		e.Sig, e.Signal = meta, "METADATA"
+		e.Sig, e.Signal = meta, "METADATA/2"
+		if p.chance(4) {
+			e.Asks = []string{"STATUS", "STATUS", "RELAY", "DONE"}[p.r.IntN(4)]
+		}
 		p.add("D", "main", e)
 	})
 	worker := th()
-	do(func() { p.add("P", worker, spec.Event{K: spec.KindObserve, Sig: meta}) })
+	do(func() {
+		e := spec.Event{K: spec.KindObserve, Sig: meta}
+		if p.chance(2) {
+			e.Handoff = h
+		}
+		p.add("P", worker, e)
+	})
 	if p.chance(3) {
 		do(func() {
 			if mine = p.take("P", 2); mine != nil {
@@ -230,12 +239,15 @@ func (p *play) request() []func() {
 		})
 	}
 	ended := p.r.IntN(12)
+	if p.chance(8) {
+		do(func() { p.add("P", "main", spec.Event{K: spec.KindCancel, Req: r}) })
+	}
 	do(func() {
 		switch ended {
 		case 0:
 			p.add("D", "main", spec.Event{K: spec.KindReject, Req: r})
 		case 1:
-			p.add("D", "main", spec.Event{K: spec.KindCancel, Req: r})
+			p.add([]string{"D", "P", "C"}[p.r.IntN(3)], "main", spec.Event{K: spec.KindCancel, Req: r})
 		case 2:
 			p.add("D", "main", spec.Event{K: spec.KindExpire, Handoff: h})
 		default:
@@ -264,7 +276,11 @@ func (p *play) request() []func() {
 				p.give("D", rest)
 			}
 		default:
-			p.add("D", "main", spec.Event{K: spec.KindFree, Pool: "kv", Blocks: blocks, Holder: r, Req: r, Handoff: h})
+			f := spec.Event{K: spec.KindFree, Pool: "kv", Blocks: blocks, Holder: r, Req: r, Handoff: h}
+			if p.chance(3) {
+				f.By = done
+			}
+			p.add("D", "main", f)
 			p.give("D", blocks)
 		}
 	})
@@ -272,6 +288,8 @@ func (p *play) request() []func() {
 		out := spec.OutcomeOK
 		if ended < 3 {
 			out = spec.OutcomeCancelled
+		} else if p.chance(15) {
+			out = spec.OutcomeError
 		}
 		p.add("D", "main", spec.Event{K: spec.KindFinish, Req: r, Result: out})
 		p.add("C", "main", spec.Event{K: spec.KindFinish, Req: r, Result: out})

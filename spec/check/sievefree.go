@@ -146,6 +146,10 @@ func (s *Sieve) begin(e *spec.Event, at *sievePlace) {
 		s.giveUp("REQ-1")
 		return
 	}
+	if slices.Contains(g.cancellers, at.worker) {
+		s.giveUp("REQ-3")
+		return
+	}
 	s.beganWork(e, at)
 	target, known := s.workers[e.Target]
 	p := s.memory.pools[sievePoolKey{target, e.Pool}]

@@ -36,10 +36,12 @@ type sieveGroup struct {
 	parts    []sievePart
 	workers  []sieveWork
 	// reqEmits are the signals that name the request and no handoff.
-	reqEmits  []sieveEmit
-	finishers []int32
-	enders    []int32 // workers that saw the request end
-	submit    *sieveNeed
+	reqEmits   []sieveEmit
+	finishers  []int32
+	cancellers []int32 // workers that took in that it was cancelled
+	asks       []sieveAsk
+	enders     []int32 // workers that saw the request end
+	submit     *sieveNeed
 
 	begun, acquired, granted, ungranted bool
 	rejected, ended, held               bool
@@ -150,6 +152,8 @@ func (s *Sieve) unite(a, b *sieveGroup) *sieveGroup {
 		s.giveUp("a link after accesses and leases")
 	case a.spokeOf(b), b.spokeOf(a):
 		s.giveUp("a link after signals and accesses")
+	case len(a.cancellers) > 0 && b.begun, len(b.cancellers) > 0 && a.begun:
+		s.giveUp("a link after a cancel")
 	case a.rejected && b.begun, b.rejected && a.begun, a.idled, b.idled:
 		s.giveUp("a link after a reject or an idle")
 	case a.ungranted && b.granted, b.ungranted && a.granted:
@@ -168,6 +172,7 @@ func (s *Sieve) unite(a, b *sieveGroup) *sieveGroup {
 	a.refs += b.refs
 	a.freed, a.parts = append(a.freed, b.freed...), append(a.parts, b.parts...)
 	a.workers, a.reqEmits = append(a.workers, b.workers...), append(a.reqEmits, b.reqEmits...)
+	a.cancellers, a.asks = append(a.cancellers, b.cancellers...), append(a.asks, b.asks...)
 	a.finishers, a.enders = append(a.finishers, b.finishers...), append(a.enders, b.enders...)
 	for i := range b.threads {
 		a.learnAll(&b.threads[i])

@@ -9,17 +9,28 @@ import (
 
 // request judges the events that are about requests and content.
 func (s *Sieve) request(e *spec.Event, at *sievePlace) {
-	g := at.group
-	if g == nil {
-		if e.K == spec.KindCapacity {
-			s.capacity(e, at.source)
-		}
-		return
-	}
-	client := s.client[at.worker]
 	switch e.K {
 	case spec.KindCapacity:
 		s.capacity(e, at.source)
+		return
+	case spec.KindDigest:
+		if at.handoff == nil {
+			s.giveUp("an empty handoff")
+		}
+	case spec.KindSubmit, spec.KindAdmit, spec.KindReject, spec.KindOffer, spec.KindAccept,
+		spec.KindOutput, spec.KindCancel, spec.KindFinish, spec.KindAnswer:
+		if at.req == nil {
+			s.giveUp("an empty request")
+		}
+	}
+	if at.group != nil {
+		s.ofGroup(e, at)
+	}
+}
+
+func (s *Sieve) ofGroup(e *spec.Event, at *sievePlace) {
+	g, client := at.group, s.client[at.worker]
+	switch e.K {
 	case spec.KindSubmit:
 		s.submit(e, g)
 	case spec.KindAdmit:
@@ -34,9 +45,14 @@ func (s *Sieve) request(e *spec.Event, at *sievePlace) {
 			s.giveUp("REQ-1")
 		}
 	case spec.KindCancel:
+		s.counts.req3++
 		g.ended = true
+		if !slices.Contains(g.cancellers, at.worker) {
+			g.cancellers = append(g.cancellers, at.worker)
+		}
 	case spec.KindExpire:
 		g.ended = true
+		s.settleAsks(g, at.worker, reported)
 		g.failed = g.failed || !client && at.req != nil
 		s.ender(g, at.worker, client)
 	case spec.KindFinish:
@@ -76,6 +92,9 @@ func (s *Sieve) finish(e *spec.Event, at *sievePlace, client bool) {
 		return
 	}
 	g.finishers = append(g.finishers, at.worker)
+	if e.Result == spec.OutcomeError {
+		s.settleAsks(g, at.worker, reported)
+	}
 	s.ender(g, at.worker, client)
 	switch {
 	case client:
@@ -166,6 +185,10 @@ func (s *Sieve) idle(e *spec.Event) {
 		w, known := s.workers[name]
 		if !known {
 			s.giveUp("an idle of a worker that is not known yet")
+			return
+		}
+		if s.asking[w] > 0 {
+			s.giveUp("SIG-4: not answered at an idle")
 			return
 		}
 		s.idles = append(s.idles, w)

@@ -52,8 +52,8 @@ func (s *Sieve) ruleCounts() map[spec.RuleID]int {
 	c := &s.counts
 	return map[spec.RuleID]int{
 		spec.BLK1: c.blk1, spec.BLK2: c.blk2, spec.BLK3: c.blk3, spec.BLK4: c.blk4, spec.BLK5: c.blk5,
-		spec.REQ1: c.req1, spec.REQ2: c.req2, spec.REQ4: c.req4, spec.REQ5: c.req5,
-		spec.SIG1: c.sig1, spec.SIG2: c.sig2, spec.DAT1: c.dat1, spec.DAT2: c.dat2,
+		spec.REQ1: c.req1, spec.REQ2: c.req2, spec.REQ3: c.req3, spec.REQ4: c.req4, spec.REQ5: c.req5,
+		spec.SIG1: c.sig1, spec.SIG2: c.sig2, spec.SIG3: c.sig3, spec.SIG4: c.sig4, spec.DAT1: c.dat1, spec.DAT2: c.dat2,
 	}
 }
 
@@ -74,6 +74,11 @@ func (s *Sieve) finishUp() {
 			if w == p.worker {
 				s.counts.blk5++
 			}
+		}
+	}
+	for _, n := range s.asking {
+		if n > 0 {
+			s.giveUp("SIG-4: not answered")
 		}
 	}
 	seen := map[*sieveGroup]bool{}

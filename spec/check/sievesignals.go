@@ -20,12 +20,14 @@ type sieveSignals struct {
 }
 
 type sieveSignal struct {
-	sig    string
-	group  *sieveGroup
-	tells  []sieveKnown
-	lists  []sieveListed
-	seen   bool
-	latest sieveLatest
+	handoff, req *sieveName
+	kind         string // up to its slash
+	sig          string
+	group        *sieveGroup
+	tells        []sieveKnown
+	lists        []sieveListed
+	seen         bool
+	latest       sieveLatest
 }
 
 // sieveSeen is a signal that was observed at a position. It is kept for a while:
@@ -45,6 +47,7 @@ type sieveListed struct {
 // sieveKind is what all signals of a kind have shown so far; see shown. What the
 // given order alone does not decide is marked as such.
 type sieveKind struct {
+	name                  string
 	seen                  int
 	claims                spec.Predicate
 	accesses              bool
@@ -93,8 +96,8 @@ func newSieveSignals() sieveSignals {
 func (m *sieveSignals) kind(name string) *sieveKind {
 	k := m.kinds[name]
 	if k == nil {
-		k = &sieveKind{}
-		m.kinds[strings.Clone(name)] = k
+		k = &sieveKind{name: strings.Clone(name)}
+		m.kinds[k.name] = k
 	}
 	return k
 }
@@ -122,6 +125,11 @@ func (s *Sieve) emit(e *spec.Event, at *sievePlace) {
 		return
 	}
 	m.open[sig.sig] = sig
+	sig.handoff, sig.req = at.handoff, at.req
+	sig.kind, _, _ = strings.Cut(k.name, "/")
+	if e.Asks != "" {
+		s.ask(e, at)
+	}
 	at.emitted = sig
 	claims := e.Claims == spec.ClaimsStopped || e.Claims == spec.ClaimsCompleted || e.Claims == spec.ClaimsDrained
 	if claims {
@@ -336,6 +344,9 @@ func (s *Sieve) observe(e *spec.Event, at *sievePlace) {
 	m := &s.signals
 	sig := m.open[e.Sig]
 	if sig == nil {
+		if m.forgot && e.Handoff != "" {
+			s.giveUp("a signal observed late, by its handoff")
+		}
 		m.late = m.late || m.forgot // it may say something about the clocks, if there are several
 		if m.late && len(s.times.zero) > 1 {
 			s.giveUp("a signal observed late")
@@ -348,10 +359,18 @@ func (s *Sieve) observe(e *spec.Event, at *sievePlace) {
 		sig.seen = true
 		m.seen = append(m.seen, sieveSeen{sig, s.n})
 	}
+	if at.handoff != nil && sig.handoff != nil {
+		s.counts.sig3++
+		if at.handoff != sig.handoff {
+			s.giveUp("SIG-3: taken for another's")
+		}
+	}
 	if sig.group == nil {
+		s.settleAsks(at.group, at.worker, sig.kind)
 		return
 	}
 	g := sig.group.root()
+	s.settleAsks(g, at.worker, sig.kind)
 	for _, k := range sig.tells {
 		g.learn(at.thread, k)
 	}
