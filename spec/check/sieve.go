@@ -63,7 +63,7 @@ type Sieve struct {
 type sieveKeep struct{ names, signals, sweep int32 }
 
 // sieveCounts counts what each rule was applied to.
-type sieveCounts struct{ blk1, blk2, blk3, blk4, blk5, req1, req2, req3, req4, req5, sig1, sig2, sig3, sig4, dat1, dat2 int }
+type sieveCounts struct{ blk1, blk2, blk3, blk4, blk5, req1, req3, req4, req5, sig1, sig2, sig3, sig4, dat1, dat2 int }
 
 // sieveSource is one source, with what a note about its end says.
 type sieveSource struct {

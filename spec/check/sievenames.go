@@ -231,8 +231,14 @@ func (s *Sieve) settle(g *sieveGroup) {
 			s.counts.dat1++
 		}
 	}
+	s.unsettled(g)
+}
+
+// unsettled gives up on a request that was rejected, cancelled or expired and held
+// something: how it gave it back is for Judge to tell (settlement.go).
+func (s *Sieve) unsettled(g *sieveGroup) {
 	if g.ended && g.held && g.req != nil {
-		s.counts.req2++
+		s.giveUp("an ended request that held blocks")
 	}
 }
 
