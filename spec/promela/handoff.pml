@@ -378,7 +378,10 @@ over:	do
 	:: atomic { !ownDown && killOwn[h] -> killOwn[h] = false }
 	:: atomic { !ownDown && toOwn[h]??[ABORT_ACK] -> word(h, ABORT_ACK);
 #ifdef NO_RELEASE_ONCE
-		release(h, h); printf("EV O free %d %d done 1\n", h, b)
+		if
+		:: blk[h] != 0 -> release(h, h); printf("EV O free %d %d done 1\n", h, b)
+		:: else
+		fi
 #endif
 	}
 	:: atomic { !ownDown && toOwn[h]??[HOLLOW] -> word(h, HOLLOW) }
@@ -481,12 +484,18 @@ over:	do
 	:: atomic { !ownDown && killOwn[h] -> killOwn[h] = false }
 	:: atomic { !ownDown && toOwn[h]??[DONE] -> word(h, DONE);
 #ifdef NO_RELEASE_ONCE
-		release(h, h); printf("EV O free %d %d done 1\n", h, b)
+		if
+		:: blk[h] != 0 -> release(h, h); printf("EV O free %d %d done 1\n", h, b)
+		:: else
+		fi
 #endif
 	}
 	:: atomic { !ownDown && toOwn[h]??[FAILED] -> word(h, FAILED);
 #ifdef NO_RELEASE_ONCE
-		release(h, h); printf("EV O free %d %d cancel 1\n", h, b)
+		if
+		:: blk[h] != 0 -> release(h, h); printf("EV O free %d %d cancel 1\n", h, b)
+		:: else
+		fi
 #endif
 	}
 	:: atomic { !ownDown && toOwn[h]??[REFUSED] -> word(h, REFUSED) }
@@ -576,7 +585,12 @@ idle:	if
 ready:	if
 	:: atomic { !accDown && have -> late = fenced[h]; begin(h); have = false; goto busy }
 #ifdef NO_AWAIT_GRANT
-	:: atomic { !accDown && !have && granted[h] -> BREAK(SIG2); late = fenced[h]; begin(h); goto busy }
+	:: atomic { !accDown && !have && granted[h] ->
+		if
+		:: fenced[h] /* turned away: it is as if it had not been */
+		:: else -> BREAK(SIG2)
+		fi;
+		late = fenced[h]; begin(h); goto busy }
 #endif
 	:: atomic { !accDown && toAcc[h]??[GRANT] -> toAcc[h]??GRANT; printf("EV A observe %d GRANT\n", h); have = true; goto ready }
 	:: atomic { !accDown && toAcc[h]??[ABORT] -> toAcc[h]??ABORT; printf("EV A observe %d ABORT\n", h); cancelAcc(h); toOwner(h, ABORT_ACK);
