@@ -9,8 +9,8 @@ import (
 	"conform/spec"
 )
 
-// TestCorrectProtocol explores scopes that fit into an ordinary test; the full
-// one is TestLongFullScope.
+// TestCorrectProtocol explores scopes that fit into an ordinary test: the full one
+// in pull, smaller ones in push, whose full one is in TestLongFullScope.
 func TestCorrectProtocol(t *testing.T) {
 	for _, mode := range []Mode{Push, Pull} {
 		for _, scope := range []Scope{
@@ -23,6 +23,18 @@ func TestCorrectProtocol(t *testing.T) {
 			require.Positive(t, rep.Ends)
 		}
 	}
+	rep := mustExplore(t, FullScope(Pull), Options{})
+	require.Nil(t, rep.Violation, "%v", rep.Violation)
+}
+
+// TestOtherRulesHold takes a guard away and asks for a rule that it has nothing to
+// do with: a search that always finds something would find it here.
+func TestOtherRulesHold(t *testing.T) {
+	g, ok := GuardByName("ack-drained")
+	require.True(t, ok)
+	scope := Scope{Mode: Push, Blocks: 1, Requests: 1, Loss: true, Duplicates: 1, Without: g}
+	require.Nil(t, mustExplore(t, scope, Options{Until: spec.REQ5}).Violation)
+	require.NotNil(t, mustExplore(t, scope, Options{Until: spec.SIG1}).Violation)
 }
 
 // TestScopeIsReached holds that the exploration does what it says: with more

@@ -126,8 +126,8 @@ func Verify(ctx context.Context, dir string, c Config) (Stats, error) {
 }
 
 var (
-	statesLine      = regexp.MustCompile(`(?m)^ *(\d+) states, stored`)
-	transitionsLine = regexp.MustCompile(`(?m)^ *(\d+) transitions`)
+	statesLine      = regexp.MustCompile(`(?m)^ *([\d.e+]+) states, stored`)
+	transitionsLine = regexp.MustCompile(`(?m)^ *([\d.e+]+) transitions`)
 	errorsLine      = regexp.MustCompile(`errors: (\d+)`)
 )
 
@@ -138,11 +138,11 @@ func parseStats(out []byte) (Stats, error) {
 		if m == nil {
 			return -1
 		}
-		n, err := strconv.Atoi(string(m[1]))
+		n, err := strconv.ParseFloat(string(m[1]), 64) // from a hundred million on it writes 1.0e+08
 		if err != nil {
 			return -1
 		}
-		return n
+		return int(n)
 	}
 	s := Stats{States: number(statesLine), Transitions: number(transitionsLine), Broken: number(errorsLine) > 0}
 	if s.States < 0 || s.Transitions < 0 || number(errorsLine) < 0 {
