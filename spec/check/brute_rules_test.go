@@ -303,67 +303,66 @@ func (b *brute) sig3() {
 				b.say(spec.SIG3, spec.Fail)
 			}
 		}
-		s, ok := emits[e.By]
-		if e.By == "" || !ok {
+		if s, ok := emits[e.By]; ok && e.By != "" {
+			b.decision(i, b.ev(s))
+		}
+	}
+}
+
+// decision judges one decision by the signal that it waited for.
+func (b *brute) decision(i int, of *spec.Event) {
+	e := b.ev(i)
+	sides := [][2]string{{e.Handoff, e.Req}}
+	if e.K.Mutates() && (e.Handoff == "" || e.Req == "") {
+		sides = nil
+		for n := range e.Blocks.All {
+			sides = append(sides, b.fromLease(i, n))
+		}
+	}
+	for _, side := range sides {
+		handoff, req := side[0], side[1]
+		other := false
+		switch {
+		case handoff != "" && of.Handoff != "":
+			other = handoff != of.Handoff
+		case req != "" && of.Req != "":
+			other = req != of.Req
+		case of.Handoff == "" && of.Req != "" && handoff != "" && len(b.requests(handoff, "")) > 0:
+			other = !slices.Contains(b.requests(handoff, ""), of.Req)
+			b.open[spec.SIG3] = b.open[spec.SIG3] || b.lost
+		case of.Handoff != "" && handoff == "" && req != "" && len(b.requests(of.Handoff, "")) > 0:
+			other = !slices.Contains(b.requests(of.Handoff, ""), req)
+			b.open[spec.SIG3] = b.open[spec.SIG3] || b.lost
+		default:
 			continue
 		}
-		handoff, req := e.Handoff, e.Req
-		if e.K.Mutates() {
-			handoff, req = b.decided(i)
-		}
-		switch of := b.ev(s); {
-		case handoff != "" && of.Handoff != "":
-			b.say(spec.SIG3, spec.Pass)
-			if handoff != of.Handoff {
-				b.say(spec.SIG3, spec.Fail)
-			}
-		case req != "" && of.Req != "":
-			b.say(spec.SIG3, spec.Pass)
-			if req != of.Req {
-				b.say(spec.SIG3, spec.Fail)
-			}
-		default:
-			b.open[spec.SIG3] = true // what it is about only links tell
+		b.say(spec.SIG3, spec.Pass)
+		if other {
+			b.say(spec.SIG3, spec.Fail)
 		}
 	}
 }
 
-// decided is what a mutation is about: what it names, and what its lease names
-// where it does not.
-func (b *brute) decided(i int) (handoff, req string) {
+// fromLease fills in what a mutation does not name from the lease of a block. What
+// a lease that several hold, or that is in doubt, names is open.
+func (b *brute) fromLease(i int, n int64) [2]string {
 	e := b.ev(i)
-	handoff, req = e.Handoff, e.Req
-	if handoff != "" && req != "" {
-		return handoff, req
-	}
-	leases := 0
+	out := [2]string{e.Handoff, e.Req}
 	for _, l := range b.leases {
-		if i > l.alloc && (l.free < 0 || i <= l.free) && e.Blocks.Contains(l.block) {
-			leases++
-			of := b.ev(l.alloc)
-			if e.Handoff != "" && of.Handoff != "" && e.Handoff != of.Handoff || e.Req != "" && of.Req != "" && e.Req != of.Req {
-				b.open[spec.SIG3] = true // whether a lease of another name still lends it its own is not said
-			}
-			if e.Handoff == "" {
-				handoff = of.Handoff
-			}
-			if e.Req == "" {
-				req = of.Req
-			}
+		if l.block != n || b.ev(l.alloc).Seq > e.Seq || l.free >= 0 && b.ev(l.free).Seq < e.Seq {
+			continue
 		}
-	}
-	if leases != 1 || b.lost {
-		b.open[spec.SIG3] = true // of which lease is not said
-	}
-	return handoff, req
-}
-
-// idles lists the events that say that a worker is idle.
-func (b *brute) idles(worker string) []int {
-	var out []int
-	for i := range b.tr.Events {
-		if e := b.ev(i); e.K == spec.KindIdle && slices.Contains(e.Workers, worker) {
-			out = append(out, i)
+		a := b.ev(l.alloc)
+		_, dead := b.dead[n]
+		if len(l.holds) > 1 || dead || b.lost || e.Handoff != "" && a.Handoff != "" && e.Handoff != a.Handoff || e.Req != "" && a.Req != "" && e.Req != a.Req {
+			b.open[spec.SIG3] = true
+			return [2]string{}
+		}
+		if out[0] == "" {
+			out[0] = a.Handoff
+		}
+		if out[1] == "" {
+			out[1] = a.Req
 		}
 	}
 	return out
@@ -377,57 +376,62 @@ func (b *brute) sig4() {
 			continue
 		}
 		b.say(spec.SIG4, spec.Pass)
-		settles := b.settles(i)
-		settled := func(until int) bool {
+		var settles []int
+		for j := range b.tr.Events {
+			if b.worker(j) == b.worker(i) && b.settlesAsk(e, b.ev(j)) {
+				settles = append(settles, j)
+			}
+		}
+		by := func(until int) bool {
 			return some(b.legal, func(o []int) bool {
 				return slices.ContainsFunc(settles, func(j int) bool { return o[i] < o[j] && (until < 0 || o[j] < o[until]) })
 			})
 		}
-		verdict := spec.Pass
-		if !settled(-1) {
-			verdict = spec.Inconclusive
-			if b.src[e.Src].seal >= 0 && !b.lost {
-				verdict = spec.Fail
-			}
+		late := slices.ContainsFunc(b.idles(b.worker(i)), func(j int) bool { return surely(b.legal, i, j) && !by(j) })
+		switch {
+		case !late && by(-1):
+		case (late || b.src[e.Src].seal >= 0) && !b.lost:
+			b.say(spec.SIG4, spec.Fail)
+		default:
+			b.say(spec.SIG4, spec.Inconclusive)
 		}
-		for _, j := range b.idles(b.worker(i)) {
-			if !surely(b.legal, i, j) || settled(j) {
-				continue
-			}
-			if b.lost {
-				verdict = max(verdict, spec.Inconclusive)
-			} else {
-				verdict = spec.Fail
-			}
-		}
-		b.say(spec.SIG4, verdict)
 	}
 }
 
-// settles lists the events by which what a signal asks for is answered, or the
-// answer's absence reported.
-func (b *brute) settles(i int) []int {
-	e := b.ev(i)
-	mine := b.concern(e.Handoff, e.Req)
-	var out []int
-	for j := range b.tr.Events {
-		f := b.ev(j)
-		if b.worker(j) != b.worker(i) {
-			continue
-		}
-		switch f.K {
-		case spec.KindObserve:
-			for k := range b.tr.Events {
-				s := b.ev(k)
-				kind, _, _ := strings.Cut(s.Signal, "/")
-				if s.K == spec.KindEmit && s.Sig == f.Sig && kind == e.Asks && meet(b.concern(s.Handoff, s.Req), mine) {
-					out = append(out, j)
+// settlesAsk reports whether an event of the worker that asked answers, or reports
+// that nobody did.
+func (b *brute) settlesAsk(ask, e *spec.Event) bool {
+	handoff, req, kind := e.Handoff, e.Req, e.Signal
+	switch e.K {
+	case spec.KindObserve:
+		for k := range b.tr.Events {
+			if s := b.ev(k); s.K == spec.KindEmit && s.Sig == e.Sig {
+				kind = s.Signal
+				if s.Handoff != "" || s.Req != "" {
+					handoff, req = s.Handoff, s.Req
 				}
 			}
-		case spec.KindExpire, spec.KindFinish:
-			if (f.K == spec.KindExpire || f.Result == spec.OutcomeError) && meet(b.concern(f.Handoff, f.Req), mine) {
-				out = append(out, j)
-			}
+		}
+		if kind, _, _ = strings.Cut(kind, "/"); kind != ask.Asks {
+			return false
+		}
+	case spec.KindExpire:
+	case spec.KindFinish:
+		if e.Result != spec.OutcomeError {
+			return false
+		}
+	default:
+		return false
+	}
+	return meet(b.concern(handoff, req), b.concern(ask.Handoff, ask.Req))
+}
+
+// idles lists the events that say that a worker is idle.
+func (b *brute) idles(worker string) []int {
+	var out []int
+	for i := range b.tr.Events {
+		if e := b.ev(i); e.K == spec.KindIdle && slices.Contains(e.Workers, worker) {
+			out = append(out, i)
 		}
 	}
 	return out

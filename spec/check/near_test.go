@@ -117,8 +117,11 @@ func (n *near) lease(i, at int) int {
 		if n.odds(2) {
 			f.Holder = "x"
 		}
-		if n.odds(4) {
-			f.By = "s" + id
+		if n.odds(3) {
+			f.By = pick(n.r, "s"+id, "s"+id, "m"+id, "sa0")
+		}
+		if n.odds(6) {
+			f.Handoff, f.Req = "", pick(n.r, "", f.Req) // told by its lease
 		}
 		n.add("D", at+7, f)
 	}
@@ -155,7 +158,7 @@ func (n *near) more(last int) {
 	case 2:
 		n.add("D", at(), n.names(i, spec.Event{K: spec.KindHold, Pool: "kv", Blocks: n.blocks(), Holder: pick(n.r, "x", "y")}))
 	case 3:
-		n.add("D", at(), n.names(i, spec.Event{K: spec.KindDrop, Pool: "kv", Blocks: n.blocks(), Holder: pick(n.r, "x", "y")}))
+		n.add("D", at(), n.names(i, spec.Event{K: spec.KindDrop, Pool: "kv", Blocks: n.blocks(), Holder: pick(n.r, "x", "y"), By: pick(n.r, "", "", "sa0", "sa1")}))
 	case 4:
 		n.add(who, at(), n.names(i, spec.Event{K: spec.KindCancel}))
 	case 5:
@@ -169,7 +172,7 @@ func (n *near) more(last int) {
 	case 10:
 		n.add(who, at(), spec.Event{K: spec.KindOutput, Req: req})
 	case 11, 12:
-		n.add("H", last, spec.Event{K: spec.KindIdle, Workers: []string{pick(n.r, "d0", "d0", "p0")}})
+		n.add("H", pick(n.r, last, last, last, at()), spec.Event{K: spec.KindIdle, Workers: []string{pick(n.r, "d0", "d0", "p0")}})
 	case 13:
 		n.add(who, at(), spec.Event{K: spec.KindLost, Count: int64(n.r.IntN(2))})
 	case 14:
@@ -185,6 +188,9 @@ func (n *near) more(last int) {
 	case 17:
 		n.add("C", at(), spec.Event{K: spec.KindAnswer, Req: req, Sum: "1", Expect: pick(n.r, "1", "2"), HasExp: !n.odds(3)})
 	case 18:
+		if n.odds(4) { // a word of somebody who was not recorded
+			n.add("D", at(), n.names(i, spec.Event{K: spec.KindObserve, Sig: "unseen", Signal: pick(n.r, "STATUS/4", "STATUS", "")}))
+		}
 		n.add(pick(n.r, "D", "D", "P"), at(), n.names(i, spec.Event{K: spec.KindEmit, Sig: "ask", Signal: "ABORT", Asks: pick(n.r, "STATUS", "STATUS", "METADATA")}))
 	case 19: // told to stop, right where accesses begin
 		n.add(pick(n.r, "P", "P", "D"), pick(n.r, 2, 3, 3, 4, 10, 11), n.names(i, spec.Event{K: spec.KindCancel}))
