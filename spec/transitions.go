@@ -1,5 +1,10 @@
 package spec
 
+import (
+	"slices"
+	"strings"
+)
+
 // Transition is one row of the table of the two machines: who may take it, under
 // what guard, and what evidence makes it final.
 type Transition struct {
@@ -12,6 +17,17 @@ type Transition struct {
 	// Final is the evidence after which nobody has to reckon with what was before.
 	Final string
 	Rules []RuleID // that judge the guard and the evidence
+}
+
+// Leaves reports whether the transition, one of a request, leaves a phase.
+func (t Transition) Leaves(p Phase) bool {
+	switch t.From {
+	case "any":
+		return true
+	case "any live":
+		return p.Live()
+	}
+	return slices.Contains(strings.Split(t.From, ", "), string(p))
 }
 
 // Transitions is the table of both machines, in the order of a life. It is what

@@ -17,19 +17,28 @@ import (
 
 func (a *app) specCommand() *cobra.Command {
 	var format string
+	var coverage bool
 	cmd := &cobra.Command{
-		Use:   "spec [RULE]",
+		Use:   "spec [RULE] | spec --coverage [TRACE...]",
 		Short: "Show the protocol: its rules and its transitions, or one rule",
 		Long: `Show the protocol that traces are judged by: each rule with its sentence, and who
 may take which transition, when, and on what evidence. With a rule's id: that
-rule with a minimal trace that breaks it and one that keeps it.`,
+rule with a minimal trace that breaks it, one that keeps it, and the clauses of
+how it is judged that have traces of their own.
+
+--coverage replays the minimal traces of all rules and clauses and counts how
+often each transition is taken, and by which rules its guard refuses. With
+traces, it counts those instead: what a run of a stack reached of the protocol.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
+			if len(args) > 1 && !coverage {
 				return exactly(1, "one rule id or none")(cmd, args)
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if coverage {
+				return a.specCoverage(cmd.Context(), args, format)
+			}
 			if len(args) == 0 {
 				return a.specAll(format)
 			}
@@ -41,6 +50,7 @@ rule with a minimal trace that breaks it and one that keeps it.`,
 		},
 	}
 	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&coverage, "coverage", false, "count which transitions the rules' own traces, or the given ones, reach")
 	return cmd
 }
 
@@ -66,6 +76,29 @@ type ruleJSON struct {
 	Harm   spec.Harm   `json:"harm,omitempty"`
 	Bad    string      `json:"bad,omitempty"`
 	Good   string      `json:"good,omitempty"`
+	// Clauses are listed for one rule only.
+	Clauses []clauseJSON `json:"clauses,omitempty"`
+}
+
+// clauseJSON is one clause of how a rule is judged.
+type clauseJSON struct {
+	Name    string       `json:"name"`
+	Verdict spec.Verdict `json:"verdict"`
+	Trace   string       `json:"trace"`
+}
+
+func clausesOf(id spec.RuleID) ([]clauseJSON, error) {
+	all, err := spec.Clauses()
+	if err != nil {
+		return nil, fmt.Errorf("the rules' clauses: %w", err)
+	}
+	var out []clauseJSON
+	for _, c := range all {
+		if c.Rule == id {
+			out = append(out, clauseJSON{c.Name, c.Want, string(c.Trace)})
+		}
+	}
+	return out, nil
 }
 
 func ruleFields(r spec.Rule) ruleJSON {
@@ -98,9 +131,13 @@ func writeRule(w io.Writer, r spec.Rule) {
 func (a *app) specRule(r spec.Rule, format string) error {
 	bad, errBad := r.Bad()
 	good, errGood := r.Good()
+	clauses, err := clausesOf(r.ID)
+	if err != nil {
+		return err
+	}
 	if format == formatJSON {
 		out := ruleFields(r)
-		out.Bad, out.Good = string(bad), string(good)
+		out.Bad, out.Good, out.Clauses = string(bad), string(good), clauses
 		return report.Encode(a.stdout, out)
 	}
 	writeRule(a.stdout, r)
@@ -116,6 +153,10 @@ func (a *app) specRule(r spec.Rule, format string) error {
 		for line := range bytes.Lines(t.trace) {
 			fmt.Fprintf(a.stdout, "  %s\n", bytes.TrimRight(line, "\n"))
 		}
+	}
+	fmt.Fprintln(a.stdout, "\nhow it is judged, by clause (--format json has the traces)")
+	for _, c := range clauses {
+		fmt.Fprintf(a.stdout, "  %-40s %s\n", c.Name, c.Verdict)
 	}
 	return nil
 }

@@ -52,6 +52,18 @@ func (o Options) withDefaults() Options {
 // The error is a *[BadTrace] if no order at all is possible, a *[LimitError] for
 // a trace beyond the judge's limits, and the context's if that ends first.
 func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
+	c, err := newCourt(ctx, tr, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.judge(); err != nil {
+		return nil, err
+	}
+	return c.result(), nil
+}
+
+// newCourt opens a judgement of a trace that some order fits.
+func newCourt(ctx context.Context, tr *spec.Trace, opt Options) (*court, error) {
 	h, err := newHistory(tr)
 	if err != nil {
 		return nil, err
@@ -62,10 +74,7 @@ func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
 	if c.base, why = newOrder(h, nil); why != nil {
 		return nil, c.badTrace(why)
 	}
-	if err := c.judge(); err != nil {
-		return nil, err
-	}
-	return c.result(), nil
+	return c, nil
 }
 
 // court is the state of one judgement.
