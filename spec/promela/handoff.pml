@@ -1,5 +1,5 @@
 /*
- * The handoff-and-reclaim protocol, written from DESIGN.md, sections 1 and 2:
+ * The handoff-and-reclaim protocol, after DESIGN.md, sections 1 and 2:
  * one process for each party of each request, a network that is a bag.
  *
  *   -DPULL          decode reads prefill's memory; default: prefill writes decode's
