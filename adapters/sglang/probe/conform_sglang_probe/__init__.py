@@ -37,15 +37,18 @@ class _Probe:
         self.state = Bound()
 
     def current(self) -> Recorder | None:
-        """This process's recorder, not that of the process it was forked from."""
-        if self.recorder is not None and self.recorder.pid != os.getpid():
-            self.recorder = None
+        """This process's recorder."""
         return self.recorder
 
     def active(self) -> bool:
-        return self.current() is not None
+        return self.recorder is not None
+
+    def _forked(self) -> None:
+        """The recorder is that of the process from which this one was forked."""
+        self.recorder = None
 
     def start(self) -> None:
+        os.register_at_fork(after_in_child=self._forked)
         replaced = cpu.apply() if self.config.device == "cpu" else []
         self.state = bind(hooks(Hooks(self.current, self.config.connector)), self.config.version, self.active)
         self.state.fired.update({"cpu:" + name: 0 for name in replaced})

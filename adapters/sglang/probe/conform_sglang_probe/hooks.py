@@ -71,8 +71,10 @@ class Hooks:
     def kv_alloc_decode(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
         if result is None or not self.mine(allocator):
             return
+        page = self.page
         got = ints(result)
-        self._share(got, [1] * len(got), int(allocator.page_size))
+        if any([t % page == 0 for t in got]):  # else every request still has room in its last page
+            self._share(got, [1] * len(got), page)
 
     def kv_alloc(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
         if result is None or not self.mine(allocator):
@@ -143,12 +145,13 @@ class Hooks:
             result = function(*args, **kwargs)
         finally:
             reqs, local.reqs = local.reqs, before
-        function.guard(lambda: self._hold_prefixes(batch, reqs))
+        if getattr(batch, "prefix_lens", None):
+            function.guard(lambda: self._hold_prefixes(batch, reqs))
         return result
 
     def _hold_prefixes(self, batch: Any, reqs: list[Any]) -> None:
         """Pages that a request reads from the prefix cache get it as a holder."""
-        for req, prefix in zip(reqs, getattr(batch, "prefix_lens", None) or []):
+        for req, prefix in zip(reqs, batch.prefix_lens):
             if prefix:
                 self.r.pools["kv"].hold(self.row(req, int(prefix)), self.r.know(req).owner)
 
@@ -540,18 +543,20 @@ class Hooks:
 
     def streamed(self, function: Any, streamer: Any, reqs: Any, *args: Any, **kwargs: Any) -> Any:
         """stream_output(): tokens and outcomes leave the stage."""
-        before = function.guard(lambda: {id(q): bool(getattr(q, "finished_output", False)) for q in reqs}, {})
+        before = function.guard(lambda: [q for q in reqs if q.finished_output], [])
         try:
             return function(streamer, reqs, *args, **kwargs)
         finally:
             function.guard(lambda: self._told(reqs, before))
 
-    def _told(self, reqs: Iterable[Any], before: dict[int, bool]) -> None:
+    def _told(self, reqs: Iterable[Any], before: list[Any]) -> None:
         for req in reqs:
+            done = bool(req.finished_output) and not any(q is req for q in before)
+            if not done and not req.stream:  # nothing leaves before the end
+                continue
             known = self.r.know(req)
-            done = bool(getattr(req, "finished_output", False)) and not before.get(id(req), False)
             count = len(req.output_ids)
-            if self.r.config.role == "decode" and count > known.told and (done or getattr(req, "stream", False)):
+            if self.r.config.role == "decode" and count > known.told:
                 self.r.spool.record("output", f'"req":{quoted(known.owner.req)},"n":{count - known.told}' + self._handoff(known))
                 known.told = count
             if done:

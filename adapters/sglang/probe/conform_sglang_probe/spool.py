@@ -58,12 +58,10 @@ class Spool:
         self.src = src
         self.path = os.path.join(folder, src + ".jsonl")
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._pid = os.getpid()
         self._head = '{"src":' + quoted(src) + ',"seq":'
         self._lock = threading.Lock()
         self._seq = 0
         self._lost = 0
-        self._sum = hashlib.sha256()
         self._sealed = False
         self._name = _Name()
         self._threads = 0
@@ -74,6 +72,12 @@ class Spool:
         self.open = 0  # accesses that have begun and not ended
         self._tap = tap
         self.tapped = False  # whether the harness wants to hear of accesses
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """A child that was forked has no source of its own."""
+        self._lock = threading.Lock()  # another thread may have held it
+        self._sealed = True
 
     def thread(self) -> str:
         """What this thread is called in the trace: "main", or its function and a number
@@ -103,8 +107,6 @@ class Spool:
 
     def record_all(self, events: list[tuple[str, str]]) -> None:
         """Record several events of one moment with one write."""
-        if self._pid != os.getpid():  # a child that was forked has no source of its own
-            return
         self.thread()
         with self._lock:
             if not self._sealed:
@@ -113,8 +115,6 @@ class Spool:
     def record_lines(self, bodies: list[str], opened: int) -> None:
         """Record events with one write, as cheaply as can be: bodies hold all but source,
         number, time and thread; opened is how many accesses they begin (or, below 0, end)."""
-        if self._pid != os.getpid():
-            return
         self.thread()
         where = self._name.where
         with self._lock:
@@ -133,7 +133,6 @@ class Spool:
                 self._lost += len(bodies)
                 return
             self._seq = seq + len(bodies)
-            self._sum.update(data)
 
     def _write(self, events: list[tuple[str, str]], where: str) -> None:
         for kind, _ in events:  # what is open is so whether it can be written or not
@@ -154,7 +153,6 @@ class Spool:
             self._lost += sum(1 for kind, _ in events if kind != "lost")
             return
         self._seq, self._lost = seq, 0
-        self._sum.update(data)
         if self._tap is not None:
             for (kind, _), line in zip(events, lines):
                 self._tap(kind, line.encode())
@@ -183,8 +181,6 @@ class Spool:
 
     def seal(self) -> None:
         """Record the last line. What is recorded later is dropped."""
-        if self._pid != os.getpid():
-            return
         self.thread()
         where = self._name.where
         with self._lock:
@@ -193,5 +189,20 @@ class Spool:
             if self._lost:
                 self._write([], where)
             if not self._lost:
-                self._write([("seal", f'"events":{self._seq},"sum":"{self._sum.hexdigest()}"')], where)
+                self._write_seal(where)
             self._sealed = True
+
+    def _write_seal(self, where: str) -> None:
+        try:
+            total = self._digest()
+        except OSError:  # without a seal, the harness says that the source ends early
+            return
+        self._write([("seal", f'"events":{self._seq},"sum":"{total}"')], where)
+
+    def _digest(self) -> str:
+        """The digest of what was written: taken once, at the end, when no thread of the engine waits for it."""
+        h = hashlib.sha256()
+        with open(self.path, "rb") as file:
+            while part := file.read(1 << 20):
+                h.update(part)
+        return h.hexdigest()

@@ -112,12 +112,26 @@ class SpoolTest(unittest.TestCase):
         self.assertTrue(all(count[n] == 50 and len(who[n]) == 1 for n in names))
         self.assertIn("thread-25", count)
 
+    def test_a_forked_child_writes_nothing(self) -> None:
+        s = self.make()
+        s.record("note", '"text":"before"')
+        pid = os.fork()
+        if pid == 0:
+            s.record("note", '"text":"child"')
+            s.record_lines(['"k":"note","text":"child"'], 0)
+            s.seal()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        s.seal()
+        self.assertEqual([e["k"] for e in lines(s)][-2:], ["note", "seal"])
+        self.assertNotIn("child", [e.get("text") for e in lines(s)])
+
     def test_killed_in_the_middle(self) -> None:
         s = self.make("open")
         ready, told = os.pipe()
         pid = os.fork()
         if pid == 0:
-            s._pid = os.getpid()
+            s._sealed = False  # what a fork drops, this test writes
             while True:
                 s.record("note", '"text":"' + "x" * 100 + '"')
                 os.write(told, b".")
