@@ -21,19 +21,17 @@ import (
 //	go test -count=1 -tags engines -run SGLang -v -timeout 40m ./harness
 
 // drive runs one scenario on one build of SGLang and gives the runs.
-func drive(t *testing.T, version, scenario string, seeds int, env ...string) []ScenarioResult {
+func drive(t *testing.T, version, connector, scenario string, seeds int, env ...string) []ScenarioResult {
 	t.Helper()
 	cfg := Config{
-		Adapter: "sglang", Engine: version, Modes: []string{"mooncake"}, Scenarios: []string{scenario},
+		Adapter: "sglang", Engine: version, Modes: []string{connector}, Scenarios: []string{scenario},
 		OutDir: t.TempDir(), Env: env,
 	}
 	for i := range seeds {
 		cfg.Seeds = append(cfg.Seeds, uint64(i+1))
 	}
 	res, err := Run(context.Background(), cfg)
-	if _, missing := errors.AsType[*engines.NotInstalledError](err); missing {
-		t.Skip(err)
-	}
+	skipWithoutBuild(t, err)
 	require.NoError(t, err)
 	for _, s := range res.Scenarios {
 		require.NotEqual(t, spec.Error, s.Verdict, "%s seed %d: %s", scenario, s.Seed, s.Why)
@@ -41,6 +39,13 @@ func drive(t *testing.T, version, scenario string, seeds int, env ...string) []S
 		t.Logf("%s %s seed %d: %v in %.0f s", version, scenario, s.Seed, s.Verdict, s.Seconds)
 	}
 	return res.Scenarios
+}
+
+func skipWithoutBuild(t testing.TB, err error) {
+	t.Helper()
+	if _, missing := errors.AsType[*engines.NotInstalledError](err); missing {
+		t.Skip(err)
+	}
 }
 
 func ruleOf(t *testing.T, s ScenarioResult, id spec.RuleID) check.RuleResult {
@@ -72,8 +77,8 @@ func TestSGLangCancelDuringTransferRed(t *testing.T) {
 	for _, c := range []struct {
 		version string
 		env     []string
-	}{{"0.5.20", nil}, {"0.5.23", []string{"SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE=0"}}} {
-		for _, s := range drive(t, c.version, "cancel-during-transfer", 5, c.env...) {
+	}{{"0.5.20", nil}, {"0.5.23", []string{holdOff}}} {
+		for _, s := range drive(t, c.version, "mooncake", "cancel-during-transfer", 5, c.env...) {
 			for _, id := range []spec.RuleID{spec.BLK2, spec.BLK3} {
 				require.Equal(t, spec.Fail, ruleOf(t, s, id).Verdict, "%s on %s, seed %d", id, c.version, s.Seed)
 				require.Positive(t, atDecode(ruleOf(t, s, id)), "%s on %s, seed %d", id, c.version, s.Seed)
@@ -85,7 +90,7 @@ func TestSGLangCancelDuringTransferRed(t *testing.T) {
 }
 
 func TestSGLangCancelDuringTransferGreen(t *testing.T) {
-	for _, s := range drive(t, "0.5.23", "cancel-during-transfer", 5) {
+	for _, s := range drive(t, "0.5.23", "mooncake", "cancel-during-transfer", 5) {
 		for _, r := range s.Rules {
 			require.Zero(t, atDecode(r), "%s, seed %d: %v", r.ID, s.Seed, r.Findings)
 		}
@@ -95,14 +100,14 @@ func TestSGLangCancelDuringTransferGreen(t *testing.T) {
 }
 
 func TestSGLangPrefillCapacity(t *testing.T) {
-	for _, s := range drive(t, "0.5.18", "reject-prefill-capacity", 1) {
+	for _, s := range drive(t, "0.5.18", "mooncake", "reject-prefill-capacity", 1) {
 		require.Equal(t, spec.Fail, ruleOf(t, s, spec.REQ1).Verdict)
 		require.Equal(t, spec.Fail, ruleOf(t, s, spec.DAT2).Verdict, "the answer follows the previous tenant")
 	}
-	for _, s := range drive(t, "0.5.20", "reject-prefill-capacity", 1) {
+	for _, s := range drive(t, "0.5.20", "mooncake", "reject-prefill-capacity", 1) {
 		require.Equal(t, spec.Fail, ruleOf(t, s, spec.REQ1).Verdict, "the stub is admitted and computed")
 	}
-	for _, s := range drive(t, "0.5.23", "reject-prefill-capacity", 1) {
+	for _, s := range drive(t, "0.5.23", "mooncake", "reject-prefill-capacity", 1) {
 		require.Less(t, ruleOf(t, s, spec.REQ1).Verdict, spec.Inconclusive)
 		require.NotEqual(t, spec.NotJudged, ruleOf(t, s, spec.REQ2).Verdict, "how decode's reservation ended is judged")
 	}
