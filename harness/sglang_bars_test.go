@@ -20,8 +20,19 @@ import (
 //
 //	go test -count=1 -tags engines -run SGLang -v -timeout 40m ./harness
 
-// drive runs one scenario on one build of SGLang and gives the runs.
+// drive runs one scenario on one build of SGLang, as often as there are seeds, and gives
+// the runs: each reached all that the scenario exists for.
 func drive(t *testing.T, version, connector, scenario string, seeds int, env ...string) []ScenarioResult {
+	t.Helper()
+	runs := driveAnyhow(t, version, connector, scenario, seeds, env...)
+	for _, s := range runs {
+		require.Empty(t, s.Why, "seed %d", s.Seed)
+	}
+	return runs
+}
+
+// driveAnyhow is drive for a stack that can't reach everything.
+func driveAnyhow(t *testing.T, version, connector, scenario string, seeds int, env ...string) []ScenarioResult {
 	t.Helper()
 	cfg := Config{
 		Adapter: "sglang", Engine: version, Modes: []string{connector}, Scenarios: []string{scenario},
@@ -35,7 +46,6 @@ func drive(t *testing.T, version, connector, scenario string, seeds int, env ...
 	require.NoError(t, err)
 	for _, s := range res.Scenarios {
 		require.NotEqual(t, spec.Error, s.Verdict, "%s seed %d: %s", scenario, s.Seed, s.Why)
-		require.Empty(t, s.Why, "seed %d", s.Seed)
 		t.Logf("%s %s seed %d: %v in %.0f s", version, scenario, s.Seed, s.Verdict, s.Seconds)
 	}
 	return res.Scenarios

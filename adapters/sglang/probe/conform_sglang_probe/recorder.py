@@ -55,6 +55,7 @@ class Room:
     uses: list[str] = field(default_factory=list)  # its requests, in order
     sent: dict[str, int] = field(default_factory=dict)  # by signal id, how often
     grants: set[str] = field(default_factory=set)  # whom the present use was granted to
+    aborts: dict[str, str] = field(default_factory=dict)  # by generation, the request that an abort was about
     accesses: list[str] | None = None  # this rank's, once a transfer was offered
     notices: list[tuple[int, str, str]] = field(default_factory=list)  # status, signal, kind
     seen: dict[str, set[int]] = field(default_factory=dict)  # by in-process signal, the threads that took it in
@@ -275,19 +276,33 @@ class Recorder:
 
     # Signals.
 
-    def emit(self, sig: str, signal: str, room: int | None, claims: str = "", more: str = "") -> str:
-        """Record that a signal leaves this thread. Its id is one that no other has."""
+    def emit(self, sig: str, signal: str, room: int | None, claims: str = "", more: str = "", about: Known | None = None) -> str:
+        """Record that a signal leaves this thread. Its id is one that no other has. It is
+        about the present use of its room, unless about names another."""
         claim = f',"claims":"{claims}"' if claims else ""
-        self.spool.record("emit", f'"sig":{quoted(sig)},"signal":"{signal}"{self.named(room)}{claim}{more}')
+        named = about.owner.fields() if about is not None else self.named(room)
+        self.spool.record("emit", f'"sig":{quoted(sig)},"signal":"{signal}"{named}{claim}{more}')
         return sig
 
-    def observe(self, sig: str, signal: str, room: int | None) -> None:
+    def observe(self, sig: str, signal: str, room: int | None, about: Known | None = None) -> None:
         """Record that this thread takes a signal in."""
-        self.spool.record("observe", f'"sig":{quoted(sig)},"signal":"{signal}"{self.named(room)}')
+        named = about.owner.fields() if about is not None else self.named(room)
+        self.spool.record("observe", f'"sig":{quoted(sig)},"signal":"{signal}"{named}')
 
-    def sig_of(self, m: frames.Message, sender: str) -> str:
+    def about(self, m: frames.Message) -> Known | None:
+        """The request that a message is about. Where it names a generation, that is the one
+        of the abort of this generation, though its room may have a new use by now."""
+        use = self.of_room(m.room)
+        if not m.generation:
+            return use
+        aborts = self.room(m.room).aborts
+        if m.signal == "ABORT" and use is not None:
+            aborts.setdefault(m.generation, use.owner.req)
+        return self.known.get(aborts.get(m.generation, ""), use)
+
+    def sig_of(self, m: frames.Message, sender: str, about: Known | None) -> str:
         """The id of a message between workers: made of its content, the same on both sides."""
-        parts = [m.signal, self.handoff(m.room), sender]
+        parts = [m.signal, about.owner.handoff if about is not None else self.handoff(m.room), sender]
         if m.generation:
             parts.append(m.generation)
         return ":".join(parts)
@@ -306,13 +321,14 @@ class Recorder:
             more = f',"access":{json.dumps(self.accesses(m.room))}'
         elif claims == "drained" and self.failpoint is not None:
             self.ask("ack", "", m.room, [], "")
-        sig, sent = self.sig_of(m, self.worker), self.room(m.room).sent
+        about = self.about(m)
+        sig, sent = self.sig_of(m, self.worker, about), self.room(m.room).sent
         n = sent[sig] = sent.get(sig, 0) + 1
         if n > 1:
             sig = f"{sig}~{n}"
-        elif self._forgot and self.of_room(m.room) is None:  # its room may have had that id already
+        elif self._forgot and about is None:  # its room may have had that id already
             sig = f"{sig}~{self.spool.unique('late')}"
-        self.emit(sig, m.signal, m.room, claims, more)
+        self.emit(sig, m.signal, m.room, claims, more, about)
 
     def received(self, message: list[Any]) -> None:
         """A ZeroMQ message has come to this thread."""
@@ -325,7 +341,8 @@ class Recorder:
             if m.session:
                 self.room(m.room).peer = self.worker_of(m.session)
             sender = self.room(m.room).peer or rank_name("decode-0", self._twin())
-        self.observe(self.sig_of(m, sender), m.signal, m.room)
+        about = self.about(m)
+        self.observe(self.sig_of(m, sender, about), m.signal, m.room, about)
 
     def _twin(self) -> int:
         """The rank at the peer that speaks to this one where a message does not say."""

@@ -89,6 +89,26 @@ class RecorderTest(unittest.TestCase):
         self.assertEqual(len(sent), 4)
         self.assertEqual(sent, came)
 
+    def test_a_late_acknowledgement_is_about_the_use_that_it_answers(self) -> None:
+        p, _ = self.make()
+        d = recorder(folder=os.path.dirname(os.path.dirname(p.spool.path)), worker="decode-0", role="decode", prefills={"1": "prefill-0"})
+        ack = [b"ABORT_ACK", b"7", b"0", b"3"]
+        for rid in ("r-1", "r-2"):  # the room is used again before the acknowledgement comes, and comes again
+            for r in (p, d):
+                r.know(request(rid, 7))
+            if rid == "r-1":
+                d.sending([b"ABORT", b"7", b"ip", b"1", b"3"])
+                p.received([b"ABORT", b"7", b"ip", b"9", b"3"])
+        p.sending(ack)
+        d.received(ack)
+        d.received(ack)
+        p.seal()
+        d.seal()
+        sent = [e for e in events(p) if e["k"] == "emit"]
+        seen = [e for e in events(d) if e["k"] == "observe"]
+        self.assertEqual([e["handoff"] for e in sent + seen], ["room-7"] * 3)
+        self.assertEqual({e["sig"] for e in seen}, {sent[0]["sig"]})
+
     def test_messages_that_are_none(self) -> None:
         r, h = self.make()
         for message in ([], [b"7"], [5, 1 << 60, b"x"], ["7", "4", "0"], [None] * 10, [b"ABORT", b"x"]):
