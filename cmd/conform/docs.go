@@ -120,7 +120,9 @@ func rulesPage() []byte {
 	b.WriteString("# Rules\n\n" + generated)
 	b.WriteString("Each rule has a stable id, one sentence that a stack must keep, and the least level of evidence at\n" +
 		"which it can be judged (L0 the client, L1 the wire, L2 events inside the engine, L3 digests of the bytes).\n" +
-		"A rule that had nothing to judge is `unexercised` in the report and never counts as passed.\n")
+		"A rule that had nothing to judge is `unexercised` in the report and never counts as passed.\n\n" +
+		"How each is judged is held clause by clause by small traces (spec/clauses): `conform spec RULE` lists them,\n" +
+		"`conform spec --coverage` counts which transitions of the two machines they reach.\n")
 	for _, r := range spec.Rules() {
 		fmt.Fprintf(&b, "\n## %s %s\n\n**%s**\n\n%s\n\nLevel %s, %s.", r.ID, r.Name, r.Must, r.Why, r.Level, judgedWord(r.ID))
 		if r.Harm != spec.HarmNone {

@@ -406,6 +406,9 @@ class Hooks:
         use = r.rooms.get(room) if room is not None else None
         proved = use is not None and any(kind == "ACK_NOTED" and sig in use.seen for _, sig, kind in use.notices)
         r.local.why = "cancel" if proved else "timeout"
+        if not proved and use is not None and any(sig.startswith("ABORT:") for sig in use.sent):
+            # The engine's log says that it waited for the acknowledgement in vain.
+            r.spool.record("expire", f'"handoff":{quoted(r.handoff(room))},"why":"no drain acknowledgement"')
 
     # Forward passes.
 

@@ -316,7 +316,10 @@ class Recorder:
         if m.signal == "METADATA":
             self._grant(m)
         elif m.signal == "ABORT":
-            more = ',"asks":"ABORT_ACK"'
+            # With a generation decode waits for the answer; Mooncake gives one to any.
+            # NIXL without deferred release has nobody who would take one in.
+            if m.generation or self.config.connector == "mooncake":
+                more = ',"asks":"ABORT_ACK"'
         elif m.signal == "STATUS/Success":
             more = f',"access":{json.dumps(self.accesses(m.room))}'
         elif claims == "drained" and self.failpoint is not None:

@@ -109,6 +109,29 @@ class RecorderTest(unittest.TestCase):
         self.assertEqual([e["handoff"] for e in sent + seen], ["room-7"] * 3)
         self.assertEqual({e["sig"] for e in seen}, {sent[0]["sig"]})
 
+    def test_an_abort_asks_where_an_answer_can_come(self) -> None:
+        for connector, more, asks in (("mooncake", [], "ABORT_ACK"), ("mooncake", [b"3"], "ABORT_ACK"), ("nixl", [], None), ("nixl", [b"3"], "ABORT_ACK")):
+            with self.subTest(connector=connector, generation=more):
+                r, _ = self.make(f"good-{connector}{len(more)}", role="decode", worker="decode-0", connector=connector)
+                r.sending([b"ABORT", b"7", b"ip", b"1", *more])
+                r.seal()
+                self.assertEqual([e.get("asks") for e in events(r) if e["k"] == "emit"], [asks])
+
+    def test_a_release_without_its_acknowledgement_is_reported(self) -> None:
+        for asked, acked, expires in ((True, False, 1), (True, True, 0), (False, False, 0)):
+            with self.subTest(asked=asked, acked=acked):
+                r, hooks = self.make(f"good-{asked}-{acked}", role="decode", worker="decode-0")
+                r.know(request("r-1", 7))
+                if asked:
+                    r.sending([b"ABORT", b"7", b"ip", b"1", b"3"])
+                if acked:
+                    hooks.ack_noted(None, 7)
+                    hooks.ack_checked(True, None, 7)
+                hooks.do_release(self.once(lambda queue, item: None), None, SimpleNamespace(req=request("r-1", 7)))
+                self.assertEqual(self.errors, [])
+                r.seal()
+                self.assertEqual([e["handoff"] for e in events(r) if e["k"] == "expire"], ["room-7"] * expires)
+
     def test_messages_that_are_none(self) -> None:
         r, h = self.make()
         for message in ([], [b"7"], [5, 1 << 60, b"x"], ["7", "4", "0"], [None] * 10, [b"ABORT", b"x"]):
