@@ -30,6 +30,9 @@
 //     as they go, and [spec.Trace] lists from where on each source may be
 //     missing some. Nothing is repaired by guessing.
 //
+// [Stream] gives the events of a file one by one and never holds them all. It is
+// for traces that are as usual, and leaves all others to Read.
+//
 // What one line alone shows is checked by [spec.ParseEvent]; what needs several
 // lines (sequence numbers, times within a thread, pools, seals) is checked here.
 // Sources may come in any order, so what refers to another source's pools waits

@@ -93,10 +93,12 @@ func isZstd(head []byte) bool {
 type markedReader struct {
 	in  io.Reader
 	err error
+	n   int64 // bytes so far
 }
 
 func (m *markedReader) Read(p []byte) (int, error) {
 	n, err := m.in.Read(p)
+	m.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		m.err = err
 	}
@@ -108,10 +110,25 @@ func (m *markedReader) Read(p []byte) (int, error) {
 type zstdReader struct {
 	src *markedReader
 	dec *zstd.Decoder
+	n   int64 // decompressed bytes so far
 }
+
+// A stream that grows beyond bombBytes may grow to bombRatio times its size. What
+// recorders write grows to some 10 to 50 times.
+const (
+	bombBytes = 64 << 20
+	bombRatio = 250
+)
 
 func (z *zstdReader) Read(p []byte) (int, error) {
 	n, err := z.dec.Read(p)
+	z.n += int64(n)
+	if z.n > bombBytes && z.n/bombRatio > z.src.n {
+		return 0, &spec.FieldError{
+			Found:    fmt.Sprintf("a zstd stream of which %d bytes make %d", z.src.n, z.n),
+			Expected: fmt.Sprintf("one that grows to at most %d times its size", bombRatio),
+		}
+	}
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err

@@ -65,6 +65,14 @@
 // whatever only the absence of an event shows. What contradicts by events that
 // are there fails all the same. [Result.Notes] says where each lost source ends.
 //
+// # Long traces
+//
+// All of that holds the trace in memory, with some kilobytes for each event. A
+// [Sieve] judges a trace as its events come and holds what is open: it tells what
+// Judge would, or that it can't. It tells of long traces in which the order of the
+// lines is itself a legal order and nothing is found; everything else is Judge's.
+// Package chain judges histories of single blocks.
+//
 // # Limits
 //
 // A trace is untrusted input. Time is near linear in its length but for

@@ -17,6 +17,9 @@ const none = int32(-1)
 const (
 	maxClocks   = 512
 	maxBlockOps = 20_000_000 // block numbers over all mutations and accesses
+	// maxEventBlocks bounds the block numbers of one event: each may take a kilobyte
+	// or two. It is a prompt of 262,144 tokens in blocks of one.
+	maxEventBlocks = 1 << 18
 )
 
 // history is the trace as the judges look it up. Events are named by their

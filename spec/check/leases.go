@@ -108,6 +108,9 @@ func (c *court) replay() error {
 
 // spend counts block numbers against the limit.
 func (c *court) spend(b spec.Blocks) error {
+	if b.Len() > maxEventBlocks {
+		return &LimitError{"block numbers in one event", maxEventBlocks}
+	}
 	if n := b.Len(); n > maxBlockOps || c.chains.ops > maxBlockOps-int(n) {
 		return &LimitError{"block numbers", maxBlockOps}
 	}
