@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ that keep within it give no false alarm.`,
 			if opt.DriftPPM < 0 || opt.DriftPPM > clock.MaxDriftPPM {
 				return usage(fmt.Sprintf("--drift-ppm is %d", opt.DriftPPM), fmt.Sprintf("a number from 0 to %d", clock.MaxDriftPPM), "")
 			}
+			if !slices.Contains(check.Checkers(), opt.Checker) {
+				return unknown("--checker", string(opt.Checker), words(check.Checkers()), "")
+			}
 			result, err := a.backend.check(cmd.Context(), args[0], a.stdin, opt)
 			if err != nil {
 				return err
@@ -47,6 +51,8 @@ that keep within it give no false alarm.`,
 		},
 	}
 	formatFlag(cmd, &format)
+	cmd.Flags().StringVar((*string)(&opt.Checker), "checker", string(check.CheckerChain),
+		"who judges which accesses fit their leases: chain, porcupine (slow: quadratic), or both, which must agree")
 	cmd.Flags().IntVar(&opt.DriftPPM, "drift-ppm", 0,
 		"by how many millionths the clocks of different hosts may run at different rates; 0: their offsets are constant")
 	return cmd
@@ -91,4 +97,13 @@ func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Resu
 	}
 	harness.HoldToHooks(harness.HooksOf(&said), result)
 	return result, nil
+}
+
+// words are the values of a list of names.
+func words[S ~string](list []S) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
 }

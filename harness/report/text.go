@@ -60,8 +60,8 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 		count(s.Workers, "worker"), statsLine(s)))
 	p.field("evidence", "up to "+levelReached(r.Rules).String())
 	if s.Histories > 0 {
-		p.field("porcupine", fmt.Sprintf("judged the histories of %s too: %s refused, %s undecided",
-			count(s.Histories, "block"), number(s.Refused), number(s.Undecided)))
+		p.field("porcupine", fmt.Sprintf("judged %s of blocks too: %s refused, %s undecided",
+			historyCount(s.Histories), number(s.Refused), number(s.Undecided)))
 	}
 	p.rules(traceRules(r))
 	groups := groupPlaces(placesOf(nil, r.Rules))
@@ -294,4 +294,11 @@ func named(sc *harness.ScenarioResult) string {
 		s += " " + sc.Mode
 	}
 	return fmt.Sprintf("%s seed %d", s, sc.Seed)
+}
+
+func historyCount(n int) string {
+	if n == 1 {
+		return "1 history"
+	}
+	return number(n) + " histories"
 }

@@ -244,11 +244,7 @@ func (c *court) together(f *fitting) bool {
 	involved := f.involved(f.why)
 	if len(involved) == 0 || f.gaveUp {
 		if f.gaveUp {
-			c.judged(spec.BLK2, 1)
-			c.find(Finding{
-				Rule: spec.BLK2, Verdict: spec.Inconclusive, Events: []spec.EventID{},
-				Text: "whether the accesses that fit several leases fit together was not decided within the judge's limits",
-			})
+			c.unordered(f.cases)
 		} else {
 			c.broken = append(c.broken, "the judge found a contradiction in which no access takes part; this is a defect of the judge")
 		}
@@ -277,9 +273,11 @@ func (c *court) together(f *fitting) bool {
 		}
 	}
 	k := involved[0]
-	c.find(c.finding(k, rule, spec.Fail, k.firstNumber(), events,
+	found := c.finding(k, rule, spec.Fail, k.firstNumber(), events,
 		"%s fit their leases each alone, but not together: %s. No order and no offset of the clocks lets all of them lie within their leases",
-		strings.Join(names, " and "), c.contradiction(f.why)))
+		strings.Join(names, " and "), c.contradiction(f.why))
+	found.about = &subject{cases: involved, all: f.cases}
+	c.find(found)
 	return true
 }
 

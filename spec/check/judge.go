@@ -16,6 +16,9 @@ type Options struct {
 	// BlockTimeout bounds the time that Porcupine may take for one block; a block
 	// that it does not decide in time is inconclusive. Default: 10 s.
 	BlockTimeout time.Duration
+	// BlockMemory bounds, in bytes, the memory that Porcupine may take for one
+	// history; one that it does not decide within it is inconclusive. Default: 1 GiB.
+	BlockMemory int64
 	// MaxFindings bounds the findings listed per rule; all are counted. Default: 100.
 	MaxFindings int
 	// DriftPPM is how much the rates of two clocks may differ, in millionths, at
@@ -35,6 +38,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.BlockTimeout <= 0 {
 		o.BlockTimeout = 10 * time.Second
+	}
+	if o.BlockMemory <= 0 {
+		o.BlockMemory = 1 << 30
 	}
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = 100
@@ -93,8 +99,9 @@ type court struct {
 	said     map[saying]bool  // findings that say the same of several blocks
 	sigs     map[string]int32 // the emit of each signal, once asked for
 	stats    Stats
-	cited    int      // findings for which a proof by clocks was asked for
-	broken   []string // what the judge found wrong with itself
+	cited    int             // findings for which a proof by clocks was asked for
+	broken   []string        // what the judge found wrong with itself
+	timeline *clock.Timeline // once a sub-history needed it
 }
 
 // judgeOf is an entry of the registry of judges.
@@ -206,6 +213,9 @@ func (c *court) result() *Result {
 	res.Settled = c.settlements()
 	for _, r := range spec.Rules() {
 		rr := c.rules[r.ID]
+		for i := range rr.Findings {
+			rr.Findings[i].about = nil // it would keep the whole trace
+		}
 		res.Rules = append(res.Rules, *rr)
 		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)
 	}

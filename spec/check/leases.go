@@ -289,6 +289,7 @@ func (c *court) certain(b *block, m int32) bool {
 func (c *court) brokenChain(b *block, m int32, breach *spec.Breach, sure bool) {
 	f := Finding{Rule: breach.Rule, Verdict: spec.Fail, Block: c.blockName(b.pool, b.number)}
 	f.Handoff, f.Req = c.h.ev[m].Handoff, c.h.ev[m].Req
+	f.about = &subject{block: c.chains.blockID[blockKey{b.pool, b.number}], mut: m}
 	events := []int32{m}
 	text := fmt.Sprintf("%s acts on block %d of %s: %s", c.say(m), b.number, c.poolName(b.pool), breach.Text)
 	if n := len(b.muts); n > 0 {

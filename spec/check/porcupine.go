@@ -1,11 +1,11 @@
 package check
 
 import (
-	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/anishathalye/porcupine"
 
@@ -23,7 +23,15 @@ const (
 	// besides. The verdict is error where the two disagree. Time and memory grow
 	// with the square of a block's history.
 	CheckerBoth Checker = "both"
+	// CheckerPorcupine leaves it to Porcupine, in place of CheckerChain, which
+	// accesses fit their leases (BLK-2, BLK-3), block by block and within intervals:
+	// what contradicts only across blocks or clocks it does not see. Who allocated
+	// and freed what (BLK-1, BLK-4) has one order only, and is replayed.
+	CheckerPorcupine Checker = "porcupine"
 )
+
+// Checkers lists the checkers, the default first.
+func Checkers() []Checker { return []Checker{CheckerChain, CheckerPorcupine, CheckerBoth} }
 
 // blockStep is one operation of a block's history, as Porcupine sees it: an
 // instant within an interval, that some state of the block must allow.
@@ -170,33 +178,126 @@ func (c *court) judgeHistory(h *blockHistory) answer {
 
 // check runs Porcupine over steps of a history.
 func (c *court) check(h *blockHistory, steps []blockStep, lenient bool) (porcupine.CheckResult, string) {
-	var panicked atomic.Value
-	model := porcupine.Model{
-		Init: func() any { return blockState{block: h.init} },
-		StepContext: func(ctx context.Context, state, input, _ any) (ok bool, next any) {
-			defer func() {
-				if r := recover(); r != nil {
-					panicked.Store(fmt.Sprint(r))
-					ok, next = false, state
-				}
-			}()
-			if c.ctx.Err() != nil {
-				return false, state
-			}
-			return state.(blockState).step(input.(*blockStep), lenient)
-		},
-		Equal: func(a, b any) bool {
-			x, y := a.(blockState), b.(blockState)
-			return x.done == y.done && x.begun == y.begun && x.block.Equal(y.block)
-		},
-	}
 	ops := make([]porcupine.Operation, len(steps))
 	for i := range steps {
 		ops[i] = porcupine.Operation{ClientId: i, Input: &steps[i], Call: steps[i].low, Return: steps[i].high}
 	}
-	res := porcupine.CheckOperationsTimeout(model, ops, c.opt.BlockTimeout)
-	text, _ := panicked.Load().(string)
-	return res, text
+	step := func(state, input any) (bool, any) { return state.(blockState).step(input.(*blockStep), lenient) }
+	return c.linearize(ops, blockState{block: h.init}, step, func(a, b any) bool {
+		x, y := a.(blockState), b.(blockState)
+		return x.done == y.done && x.begun == y.begun && x.block.Equal(y.block)
+	})
+}
+
+// leaveToPorcupine puts Porcupine's answers in place of the solver's about BLK-2
+// and BLK-3. What only says that events are missing stays.
+func (c *court) leaveToPorcupine() {
+	for _, id := range []spec.RuleID{spec.BLK2, spec.BLK3} {
+		r := c.rules[id]
+		r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Verdict == spec.Fail })
+		r.Found = len(r.Findings)
+		r.Verdict = min(r.Verdict, spec.Pass)
+		for _, f := range r.Findings {
+			r.Verdict = max(r.Verdict, f.Verdict)
+		}
+	}
+	byBlock := c.casesByBlock()
+	seen := map[string]bool{}
+	for id := range c.chains.blocks {
+		for _, h := range c.histories(int32(id), byBlock[int32(id)]) {
+			if key := h.key(); !seen[key] && c.ctx.Err() == nil {
+				seen[key] = true
+				c.stats.Histories++
+				c.judgeAlone(&h)
+			}
+		}
+	}
+}
+
+// judgeAlone reports what Porcupine alone says of a history: the fewest accesses
+// that it refuses, as BLK-3 if it does so even without their ends.
+func (c *court) judgeAlone(h *blockHistory) {
+	res, panicked := c.check(h, h.steps, true)
+	name := c.nameOf(h.block)
+	switch {
+	case panicked != "":
+		c.broken = append(c.broken, "the model panicked: "+panicked)
+	case res == porcupine.Unknown:
+		c.stats.Undecided++
+		c.undecided(h.block)
+	case res == porcupine.Illegal:
+		c.stats.Refused++
+		steps, ids := c.fewest(h)
+		rule := spec.BLK2
+		if res, _ := c.check(h, endedAtOnce(steps), true); res == porcupine.Illegal {
+			rule = spec.BLK3
+		}
+		b := &c.chains.blocks[h.block]
+		f := Finding{Rule: rule, Verdict: spec.Fail, Block: c.blockName(b.pool, b.number)}
+		var names []string
+		for _, id := range ids {
+			a := &c.h.accesses[c.h.accessID[id]]
+			names = append(names, c.describe(a))
+			f.Events = append(f.Events, c.ids(a.begin, a.end)...)
+			f.Handoff, f.Req = c.h.ev[a.begin].Handoff, c.h.ev[a.begin].Req
+		}
+		f.Text = fmt.Sprintf("Porcupine finds no order of the history of %s with %s", name, strings.Join(names, " and "))
+		c.find(f)
+	}
+}
+
+// endedAtOnce is a history in which each access may end as soon as it begins.
+func endedAtOnce(steps []blockStep) []blockStep {
+	var out []blockStep
+	for _, s := range steps {
+		if s.op.Kind == spec.KindEnd {
+			continue
+		}
+		out = append(out, s)
+		if s.op.Kind == spec.KindBegin {
+			s.op = spec.BlockOp{Kind: spec.KindEnd, Access: s.op.Access}
+			s.high, s.first, s.last = math.MaxInt64, 0, math.MaxInt
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// fewest is a refused history with as few accesses as it is refused with, and
+// their ids.
+func (c *court) fewest(h *blockHistory) ([]blockStep, []string) {
+	steps := h.steps
+	var ids []string
+	for i := range steps {
+		if steps[i].op.Kind == spec.KindBegin {
+			ids = append(ids, steps[i].op.Access)
+		}
+	}
+	left := slices.Clone(ids)
+	ddmin(ids, func() bool { return c.ctx.Err() != nil }, func(gone []string) bool {
+		less := slices.DeleteFunc(slices.Clone(steps), func(s blockStep) bool { return slices.Contains(gone, s.op.Access) })
+		if res, _ := c.check(h, less, true); res != porcupine.Illegal {
+			return false
+		}
+		steps = less
+		left = slices.DeleteFunc(left, func(id string) bool { return slices.Contains(gone, id) })
+		return true
+	})
+	return steps, left
+}
+
+func (c *court) nameOf(block int32) string {
+	b := &c.chains.blocks[block]
+	return fmt.Sprintf("block %d of %s", b.number, c.poolName(b.pool))
+}
+
+// undecided reports a block whose history Porcupine did not decide.
+func (c *court) undecided(block int32) {
+	b := &c.chains.blocks[block]
+	c.find(Finding{
+		Rule: spec.BLK2, Verdict: spec.Inconclusive, Block: c.blockName(b.pool, b.number), Events: []spec.EventID{},
+		Text: fmt.Sprintf("Porcupine did not decide the history of %s within %v and %d MiB", c.nameOf(block), c.opt.BlockTimeout, c.opt.BlockMemory>>20),
+	})
 }
 
 // note records an answer. The caller holds the lock.
@@ -232,16 +333,11 @@ func (c *court) report(sayIt map[int32]string) {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		b := &c.chains.blocks[id]
-		name := fmt.Sprintf("block %d of %s", b.number, c.poolName(b.pool))
-		if sayIt[id] != undecided {
-			c.broken = append(c.broken, "the judges disagree about "+name+": "+sayIt[id])
+		if sayIt[id] == undecided {
+			c.undecided(id)
 			continue
 		}
-		c.find(Finding{
-			Rule: spec.BLK2, Verdict: spec.Inconclusive, Block: c.blockName(b.pool, b.number), Events: []spec.EventID{},
-			Text: fmt.Sprintf("Porcupine did not decide the history of %s within %v", name, c.opt.BlockTimeout),
-		})
+		c.broken = append(c.broken, "the judges disagree about "+c.nameOf(id)+": "+sayIt[id])
 	}
 }
 

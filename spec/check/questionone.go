@@ -20,8 +20,15 @@ func (c *court) questionOne() {
 		c.judgeAccess(&c.cases[i])
 	}
 	c.jointly()
-	if c.ctx.Err() == nil && c.opt.Checker == CheckerBoth {
+	switch {
+	case c.ctx.Err() != nil:
+	case c.opt.Checker == CheckerBoth:
 		c.askPorcupine()
+	case c.opt.Checker == CheckerPorcupine:
+		c.leaveToPorcupine()
+	}
+	if !c.opt.unconfirmed {
+		c.confirm()
 	}
 }
 
@@ -113,6 +120,7 @@ func (k *accessCase) firstNumber() *int64 {
 func (c *court) finding(k *accessCase, rule spec.RuleID, v spec.Verdict, n *int64, events []int32, format string, args ...any) Finding {
 	e := &c.h.ev[k.a.begin]
 	f := Finding{Rule: rule, Verdict: v, Handoff: e.Handoff, Req: e.Req, Events: c.ids(events...), Text: fmt.Sprintf(format, args...)}
+	f.about = &subject{cases: []*accessCase{k}, number: n}
 	if n != nil {
 		f.Block = &spec.BlockID{Worker: e.Target, Pool: e.Pool, Number: *n}
 	}

@@ -44,6 +44,8 @@ type Finding struct {
 	// Text tells it in words: what happened, which events prove it, what
 	// evidence was missing.
 	Text string `json:"text"`
+
+	about *subject // what Porcupine refuses; of BLK-1 to BLK-4, while judging
 }
 
 // SignalResult says what one kind of signal was declared to prove, and the

@@ -262,15 +262,20 @@ func (sh *shrinking) settle() {
 	sh.sel.events = left
 }
 
-// minimise leaves out units, many at once while that works, until no single one
-// can go.
-func (sh *shrinking) minimise(units [][]int32) {
+// minimise leaves out units.
+func (sh *shrinking) minimise(units [][]int32) { ddmin(units, sh.over, sh.without) }
+
+func (sh *shrinking) over() bool { return sh.ctx.Err() != nil }
+
+// ddmin drops units, many at once while that works, until no single one can go or
+// it is stopped: delta debugging. drop reports whether some can go, and lets them.
+func ddmin[U any](units []U, stopped func() bool, drop func([]U) bool) {
 	for size := (len(units) + 1) / 2; size >= 1; size /= 2 {
 		for again := true; again; {
 			again = false
-			for i := 0; i < len(units) && sh.ctx.Err() == nil; {
+			for i := 0; i < len(units) && !stopped(); {
 				to := min(i+size, len(units))
-				if sh.without(units[i:to]) {
+				if drop(units[i:to]) {
 					units = slices.Delete(units, i, to)
 					again = size == 1
 				} else {
@@ -460,17 +465,15 @@ func (sh *shrinking) singles() [][]int32 {
 // fewerBlocks leaves out blocks.
 func (sh *shrinking) fewerBlocks() {
 	for p := range sh.s.h.pools {
-		all := sh.numbersOf(int32(p))
-		for size := (len(all) + 1) / 2; size >= 1; size /= 2 {
-			for i := 0; i < len(all) && sh.ctx.Err() == nil; {
-				to := min(i+size, len(all))
-				if left := slices.Concat(all[:i], all[to:]); len(left) > 0 && sh.try(sh.onlyBlocks(int32(p), left)) {
-					all = left
-				} else {
-					i = to
-				}
+		left := sh.numbersOf(int32(p))
+		ddmin(slices.Clone(left), sh.over, func(gone []int64) bool {
+			less := slices.DeleteFunc(slices.Clone(left), func(n int64) bool { return slices.Contains(gone, n) })
+			if len(less) == 0 || !sh.try(sh.onlyBlocks(int32(p), less)) {
+				return false
 			}
-		}
+			left = less
+			return true
+		})
 	}
 }
 

@@ -106,7 +106,7 @@ func NewSieve(opt Options) *Sieve {
 	s.signals = newSieveSignals()
 	s.times.clockID, s.times.given = map[string]int32{}, nothingYet()
 	s.drifting = opt.DriftPPM > 0
-	if opt.Checker == CheckerBoth {
+	if opt.Checker != "" && opt.Checker != CheckerChain {
 		s.giveUp("Porcupine was asked for")
 	}
 	return s

@@ -74,28 +74,50 @@ func (s *Solution) Interval(e, clock int32) (low, high int64) {
 	return low, high
 }
 
-// Instants gives each event an instant such that none decreases along the known
-// order: about when it took effect, if the offsets are as this solution has them.
-func (s *Solution) Instants() []int64 {
+// Timeline is one choice of offsets that fits: all clocks' readings as instants of
+// one clock. Without drift, what fits no offsets does not fit these either. With
+// drift the offsets are those at the middle of each clock's grid, about right elsewhere.
+type Timeline struct {
+	s    *Solution
+	zero []int64 // of each clock: the instant at which it reads 0
+}
+
+// Timeline gives the timeline of the solution's own offsets.
+func (s *Solution) Timeline() *Timeline {
 	g, n := s.grid, s.grid.points()
-	clocks := int32(s.t.Clocks)
-	zero := make([]int64, clocks)
-	for c := range clocks {
-		p := g.middle(c)
+	t := &Timeline{s, make([]int64, s.t.Clocks)}
+	for c := range t.zero {
+		p := g.middle(int32(c))
 		w := int64(0)
 		for q := range n {
 			w = min(w, s.dist[p*n+q])
 		}
-		zero[c] = w - g.reading(p)
+		t.zero[c] = w - g.reading(p)
 	}
+	return t
+}
+
+// Span bounds the instant of an event by all that is before and after it.
+func (t *Timeline) Span(e int32) (low, high int64) {
+	low, high = -Unbounded, Unbounded
+	for c, zero := range t.zero {
+		if r := t.s.Lower(e, int32(c)); r > -Unbounded {
+			low = max(low, plus(zero, r))
+		}
+		if r := t.s.Upper(e, int32(c)); r < Unbounded {
+			high = min(high, plus(zero, r))
+		}
+	}
+	return low, high
+}
+
+// Instants gives each event an instant such that none decreases along the known
+// order: about when it took effect, if the offsets are as this solution has them.
+func (s *Solution) Instants() []int64 {
+	t := s.Timeline()
 	at := make([]int64, len(s.t.Of))
 	for _, e := range s.t.Order {
-		at[e] = -Unbounded
-		for c := range clocks {
-			if low := s.Lower(e, c); low > -Unbounded {
-				at[e] = max(at[e], plus(zero[c], low))
-			}
-		}
+		at[e], _ = t.Span(e)
 	}
 	return at
 }
