@@ -46,6 +46,7 @@ type settledTable struct {
 	rows     map[string]*SettledResult
 	requests map[string]map[int32]bool
 	evidence map[[3]int32]string
+	ended    map[int32][]string // of a request
 }
 
 // settlements says of each request that ended so how its holds ended.
@@ -54,7 +55,7 @@ func (c *court) settlements() []SettledResult {
 	if len(enders) == 0 {
 		return nil
 	}
-	t := settledTable{map[string]*SettledResult{}, map[string]map[int32]bool{}, map[[3]int32]string{}}
+	t := settledTable{map[string]*SettledResult{}, map[string]map[int32]bool{}, map[[3]int32]string{}, map[int32][]string{}}
 	for i := range c.chains.leases {
 		l := &c.chains.leases[i]
 		b := &c.chains.blocks[l.block]
@@ -91,7 +92,10 @@ func (c *court) addHold(t *settledTable, h *holding, req int32, ended []int32, w
 	if h.to != none && c.legal.rank[h.to] < c.legal.rank[ended[0]] {
 		return
 	}
-	row := SettledResult{Worker: c.h.workers[worker], Ended: c.sayEnded(ended)}
+	if t.ended[req] == nil {
+		t.ended[req] = c.sayEnded(ended)
+	}
+	row := SettledResult{Worker: c.h.workers[worker], Ended: t.ended[req]}
 	var after *int64
 	if h.to != none {
 		e := &c.h.ev[h.to]

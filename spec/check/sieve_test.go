@@ -66,10 +66,15 @@ type traceText struct{ tr *spec.Trace }
 
 func (x traceText) String() string { return (&writer{tr: *x.tr}).String() }
 
-// TestSieveCases holds the sieve against Judge on the judged sample.
+// TestSieveCases holds the sieve against Judge on the judged sample and on the
+// clauses of every rule.
 func TestSieveCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.jsonl")
 	require.NoError(t, err)
+	clauses, err := filepath.Glob("../clauses/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, clauses)
+	files = append(files, clauses...)
 	why := map[string]int{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)

@@ -94,7 +94,7 @@ def _signals(h: Hooks) -> list[Hook]:
         *([_UNSEEN] if h.connector == "nixl" else []),
         Hook(COMMON + "CommonKVManager.note_abort_ack", PATHS, before=h.ack_noted, since=(0, 5, 19)),
         Hook(COMMON + "CommonKVManager.is_abort_release_safe", PATHS, after=h.ack_checked, since=(0, 5, 19)),
-        Hook(D + "decode:DecodeTransferQueue._do_release", ("REQ-2",), around=h.do_release, since=(0, 5, 19)),
+        Hook(D + "decode:DecodeTransferQueue._do_release", ("REQ-2", "SIG-4"), around=h.do_release, since=(0, 5, 19)),
     ]
 
 
@@ -115,7 +115,7 @@ def _requests(h: Hooks) -> list[Hook]:
         Hook(D + "decode:DecodePreallocQueue._check_if_req_exceed_kv_capacity", ("REQ-1",), after=h.over_capacity),
         Hook(S + "managers.scheduler:Scheduler.abort_request", ("REQ-2", "REQ-3"), before=h.cancelled),
         Hook(S + "managers.scheduler:Scheduler.send_abort_output", ("REQ-4",), before=h.aborted, optional=True),
-        Hook(COMMON + "CommonKVReceiver._check_waiting_timeout", ("REQ-2",), after=h.timed_out),
+        Hook(COMMON + "CommonKVReceiver._check_waiting_timeout", ("REQ-2", "SIG-4"), after=h.timed_out),
         Hook(COMMON + "CommonKVSender._check_bootstrap_timeout", ("REQ-2",), after=h.timed_out),
-        Hook(S + "managers.scheduler_components.output_streamer:SchedulerOutputStreamer.stream_output", ("REQ-1", "REQ-4"), around=h.streamed),
+        Hook(S + "managers.scheduler_components.output_streamer:SchedulerOutputStreamer.stream_output", ("REQ-1", "REQ-4", "SIG-4"), around=h.streamed),
     ]
