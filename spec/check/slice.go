@@ -101,9 +101,7 @@ func (s *slicer) widened() selection {
 	for i := range s.h.ev {
 		e := &s.h.ev[i]
 		if p := s.poolOf(int32(i)); p != none && e.Blocks != nil && overlaps(e.Blocks, blocks[p]) {
-			for _, n := range s.namesOf([]int32{int32(i)}) {
-				named = append(named, n)
-			}
+			named = append(named, s.namesOf([]int32{int32(i)})...)
 		}
 	}
 	slices.Sort(named)
