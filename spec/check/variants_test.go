@@ -580,6 +580,9 @@ func TestLimits(t *testing.T) {
 	_, err := Judge(context.Background(), &w.tr, Options{})
 	require.ErrorAs(t, err, &limit)
 	require.NotEmpty(t, limit.Error())
+	w = stage().at("D", 10, spec.Event{K: spec.KindAlloc, Holder: "x", Blocks: spec.Blocks{{First: 0, Last: 10_000_000}}})
+	_, err = Judge(context.Background(), &w.tr, Options{})
+	require.ErrorAs(t, err, &limit, "few lines may not ask for gigabytes")
 
 	w = stage()
 	for i := range maxClocks {
