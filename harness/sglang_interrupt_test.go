@@ -26,7 +26,8 @@ import (
 
 // Runs that end in their middle leave nothing behind, and what they recorded is judged.
 // The moments are spread over starting, driving, stopping and judging; two of three runs
-// are interrupted as by Ctrl-C, one of three is killed.
+// are interrupted as by Ctrl-C, one of three is killed; of the killed alone the folder
+// of temporary files stays.
 func TestSGLangNightlyInterrupted(t *testing.T) {
 	nightly(t)
 	if _, err := engines.Find(t.Context(), "sglang@0.5.23", engines.CPU); err != nil {
@@ -46,7 +47,7 @@ func TestSGLangNightlyInterrupted(t *testing.T) {
 	}
 	require.Positive(t, judged)
 	require.Positive(t, ports, "no run was caught while it listened")
-	t.Logf("%d runs interrupted: no process, port or temporary file left (%d ports looked at); %d traces judged", runs, ports, judged)
+	t.Logf("%d runs interrupted: no process or port left, nor a temporary file but of the killed (%d ports looked at); %d traces judged", runs, ports, judged)
 }
 
 // interruptedRun ends one run after a while and looks at what it left. It gives how many
@@ -77,9 +78,11 @@ func interruptedRun(t *testing.T, bin string, i int, sig syscall.Signal, after t
 		require.NoError(t, err, "%s: port %d is still taken", what, port)
 		require.NoError(t, l.Close())
 	}
-	left, err := filepath.Glob(filepath.Join(temp, "*"))
-	require.NoError(t, err)
-	require.Empty(t, left, "%s: temporary files are left", what)
+	if sig != syscall.SIGKILL { // nobody is left to remove a killed program's folder
+		left, err := filepath.Glob(filepath.Join(temp, "*"))
+		require.NoError(t, err)
+		require.Empty(t, left, "%s: temporary files are left", what)
+	}
 	return judgeAll(t, out, what), len(open)
 }
 
