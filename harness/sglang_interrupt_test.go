@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,10 +72,9 @@ func interruptedRun(t *testing.T, bin string, i int, sig syscall.Signal, after t
 		time.Sleep(50 * time.Millisecond)
 	}
 	require.Empty(t, commandLines(descendants(os.Getpid())), "%s: processes are left", what)
-	for _, port := range open {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		require.NoError(t, err, "%s: port %d is still taken", what, port)
-		require.NoError(t, l.Close())
+	now := listeners()
+	for inode, port := range open {
+		require.NotContains(t, now, inode, "%s: somebody still listens on port %d", what, port)
 	}
 	if sig != syscall.SIGKILL { // nobody is left to remove a killed program's folder
 		left, err := filepath.Glob(filepath.Join(temp, "*"))
@@ -159,31 +157,37 @@ func commandLines(pids []int) (lines []string) {
 	return lines
 }
 
-// listening are the TCP ports that processes listen on.
-func listening(pids []int) (ports []int) {
-	inodes := map[string]bool{}
+// listening are the sockets on which processes listen, with their ports.
+func listening(pids []int) map[string]int {
+	all, theirs := listeners(), map[string]int{}
 	for _, pid := range pids {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		for _, fd := range fds {
-			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, "socket:[") {
-				inodes[strings.Trim(to, "socket:[]")] = true
+			to, _ := os.Readlink(fd)
+			inode := strings.TrimSuffix(strings.TrimPrefix(to, "socket:["), "]")
+			if port, ok := all[inode]; ok {
+				theirs[inode] = port
 			}
 		}
 	}
-	seen := map[int]bool{}
+	return theirs
+}
+
+// listeners are all listening TCP sockets of this machine, by inode, with their ports.
+func listeners() map[string]int {
+	found := map[string]int{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, _ := os.ReadFile(table)
 		for line := range strings.Lines(string(text)) {
 			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != "0A" || !inodes[f[9]] {
+			if len(f) < 10 || f[3] != "0A" {
 				continue
 			}
 			_, hex, _ := strings.Cut(f[1], ":")
-			if port, err := strconv.ParseInt(hex, 16, 32); err == nil && !seen[int(port)] {
-				seen[int(port)] = true
-				ports = append(ports, int(port))
+			if port, err := strconv.ParseInt(hex, 16, 32); err == nil {
+				found[f[9]] = int(port)
 			}
 		}
 	}
-	return ports
+	return found
 }
