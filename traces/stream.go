@@ -81,9 +81,10 @@ func flow(ctx context.Context, in io.Reader, each func(*spec.Event, int32, int32
 		defer close(parsed)
 		c := newStreamCheck()
 		for b := range chunks {
-			b.broken = !c.parse(b) || b.broken
-			parsed <- b
-			if b.broken {
+			broken := !c.parse(b) || b.broken
+			b.broken = broken
+			parsed <- b // from here on it is the receiver's
+			if broken {
 				return
 			}
 		}
