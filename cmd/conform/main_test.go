@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,7 +43,9 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NO_COLOR", "")
-			return nil
+			rules, err := filepath.Abs("../../spec/rules")
+			env.Setenv("RULES", rules)
+			return err
 		},
 	})
 }

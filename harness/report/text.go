@@ -72,6 +72,7 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 	p.list("what limits the verdict", r.Notes)
 	if len(groups) > 0 {
 		p.line("")
+		p.field("in words", fmt.Sprintf("%s explain %s", o.program(), Quote(trace)))
 		p.field("the rule", fmt.Sprintf("%s spec %s", o.program(), groups[0].rule))
 	}
 	return p.flush(w)

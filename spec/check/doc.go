@@ -34,11 +34,15 @@
 // access or turns it away. Then joint.go asks whether the accesses that fit
 // alone fit together: two may need two different offsets of the same clocks.
 //
-// porcupine.go asks again, by other means: for each block, Porcupine searches
-// for a linearization of the block's history (blockhistory.go) in the same
-// model. It must refuse no block in which the solver found nothing; if it ever
-// does, one of the two has a defect, and the verdict is error. Tests hold the
-// two against each other on thousands of random histories, and the solver
+// Porcupine confirms, by other means, whatever fails: subhistory.go cuts each
+// such finding down to the operations that it rests on, places them on the
+// timeline that the clock solver found, and Porcupine must refuse them in the same
+// model; if it ever does not, one of the two has a defect, and the verdict is
+// error. It also judges what fits leases in more ways than the solver tries. On
+// request ([Options].Checker, and in most tests) porcupine.go has it search an
+// order of the history of every block besides (blockhistory.go), and refuse none in
+// which the solver found nothing, or lets it judge in the solver's place. Tests
+// hold the two against each other on thousands of random histories, and the solver
 // against trying out every offset.
 //
 // # Question 2: was it only luck?
@@ -73,10 +77,17 @@
 // lines is itself a legal order and nothing is found; everything else is Judge's.
 // Package chain judges histories of single blocks.
 //
+// # One finding
+//
+// slice.go cuts a trace down to what a finding is about. [Shrink] goes on from
+// there to the smallest trace that gives the finding again, [Explain] tells its
+// story in words and three lanes, [Picture] has Porcupine draw it.
+//
 // # Limits
 //
 // A trace is untrusted input. Time is near linear in its length but for
-// Porcupine, whose time per block is bounded ([Options].BlockTimeout), and for
-// what a hostile trace can ask, which the context bounds. Memory is bounded by
-// the length of the trace and the limits that [LimitError] reports.
+// Porcupine, whose time and memory per history are bounded
+// ([Options].BlockTimeout and BlockMemory), and for what a hostile trace can ask,
+// which the context bounds. Memory is bounded by the length of the trace and the
+// limits that [LimitError] reports.
 package check

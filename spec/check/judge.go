@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +102,7 @@ type court struct {
 	stats    Stats
 	cited    int             // findings for which a proof by clocks was asked for
 	broken   []string        // what the judge found wrong with itself
+	remarks  []string        // what else limits the verdict
 	timeline *clock.Timeline // once a sub-history needed it
 }
 
@@ -230,7 +232,7 @@ func (c *court) result() *Result {
 
 // notes says what limits the verdict.
 func (c *court) notes() []string {
-	notes := append([]string(nil), c.broken...)
+	notes := slices.Concat(c.broken, c.remarks)
 	for i := range c.h.sources {
 		s := &c.h.sources[i]
 		switch {

@@ -1,7 +1,11 @@
 package check
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -152,4 +156,76 @@ func TestPorcupineIsBounded(t *testing.T) {
 		require.Equal(t, 1, res.Stats.Undecided)
 		require.Contains(t, ruleResult(res, spec.BLK2).Findings[0].Text, "Porcupine did not decide the history of block 3 of d0/kv")
 	}
+}
+
+// TestPictures draws each fail of the sample; what is no fail of a chain has no
+// picture.
+func TestPictures(t *testing.T) {
+	drawn, refused := 0, 0
+	caseTraces(t, func(t *testing.T, tr *spec.Trace, res *Result) {
+		for _, f := range findingsOf(res) {
+			var page bytes.Buffer
+			err := Picture(context.Background(), tr, f, Options{}, &page)
+			if !isChain(f.Rule) || f.Verdict != spec.Fail {
+				require.ErrorIs(t, err, ErrNoPicture)
+				refused++
+				continue
+			}
+			require.NoError(t, err, f.Text)
+			require.True(t, strings.HasPrefix(page.String(), "<!doctype html>"), page.String()[:40])
+			for _, id := range f.Events[:1] {
+				require.Contains(t, page.String(), fmt.Sprintf("(%s#%d)", id.Src, id.Seq), f.Text)
+			}
+			drawn++
+		}
+	})
+	require.NotZero(t, drawn)
+	require.NotZero(t, refused)
+	err := Picture(context.Background(), cancelRace(50, 1), Finding{Rule: spec.BLK2, Text: "x"}, Options{}, io.Discard)
+	require.ErrorIs(t, err, ErrNoFinding)
+}
+
+// TestUnorderedAccesses gives Porcupine accesses that the solver did not place.
+func TestUnorderedAccesses(t *testing.T) {
+	rule, _ := spec.RuleByID(spec.BLK2)
+	good, err := rule.Good()
+	require.NoError(t, err)
+	bad, err := rule.Bad()
+	require.NoError(t, err)
+	for _, want := range []struct {
+		trace   []byte
+		memory  int64
+		verdict spec.Verdict
+	}{{good, 0, spec.Pass}, {bad, 0, spec.Fail}, {good, 1, spec.Inconclusive}} {
+		c := judgeForTest(t, parseTrace(t, want.trace))
+		c.rules[spec.BLK2] = &RuleResult{ID: spec.BLK2, Verdict: spec.Unexercised}
+		if want.memory > 0 {
+			c.opt.BlockMemory = want.memory
+		}
+		c.unordered([]*accessCase{&c.cases[0]})
+		r := c.rules[spec.BLK2]
+		require.Equal(t, want.verdict, r.Verdict)
+		if want.verdict == spec.Pass {
+			require.Empty(t, r.Findings)
+			continue
+		}
+		require.Len(t, r.Findings, 1)
+		require.Contains(t, r.Findings[0].Text, "block 3 of d0/kv")
+	}
+}
+
+// TestLongLeaseIsLeftToTheSolver fails an access to a lease with more mutations
+// than a sub-history holds: the verdict stands, and the notes say who gave it.
+func TestLongLeaseIsLeftToTheSolver(t *testing.T) {
+	w := offered(to("*")).at("P", 20, room(spec.KindBegin, acc("a")))
+	for i := range maxSteps {
+		w.at("D", 21, room(spec.KindHold, holder(fmt.Sprint("h", i)))).at("D", 21, room(spec.KindDrop, holder(fmt.Sprint("h", i))))
+	}
+	w.at("D", 30, room(spec.KindFree)).at("P", 40, end("a"))
+	res, err := Judge(context.Background(), &w.tr, Options{})
+	require.NoError(t, err)
+	require.Equal(t, spec.Fail, ruleResult(res, spec.BLK2).Verdict)
+	require.Equal(t, spec.Fail, res.Verdict)
+	require.Equal(t, 1, res.Stats.Undecided)
+	require.Contains(t, strings.Join(res.Notes, "\n"), "the solver's proof stands alone: access a ")
 }

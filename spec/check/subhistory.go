@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -106,8 +107,15 @@ func (h *subHistory) step(s subState, i int) (bool, subState) {
 
 // refused reports what Porcupine says of the history: Illegal where it refuses it.
 func (c *court) refused(h *subHistory) (porcupine.CheckResult, string) {
+	if len(h.steps) > maxSteps {
+		return porcupine.Unknown, ""
+	}
 	return c.linearize(h.operations(), h.start(), h.transition, sameState)
 }
+
+// maxSteps bounds the steps of a sub-history, each of which is set against each
+// other.
+const maxSteps = 2048
 
 func (h *subHistory) start() subState { return subState{blocks: make([]spec.Block, len(h.blocks))} }
 
@@ -143,6 +151,9 @@ func (c *court) confirm() {
 			case res == porcupine.Unknown || c.h.driftPPM > 0:
 				// Under drift the timeline is an approximation; the solver's proof stands.
 				c.stats.Undecided++
+				if len(c.remarks) < 10 {
+					c.remarks = append(c.remarks, "Porcupine did not decide the history of a finding within its limits, and the solver's proof stands alone: "+f.Text)
+				}
 			default:
 				c.broken = append(c.broken, "the judges disagree: Porcupine finds an order where the solver finds none; "+f.Text)
 			}
@@ -236,7 +247,9 @@ const (
 // accesses, holders, revokes. Nothing goes whose absence alone could make it
 // refused: what is left of each chain is one that the model allows.
 func (c *court) minimal(h *subHistory) *subHistory {
-	ddmin(h.units(), func() bool { return c.ctx.Err() != nil }, func(units [][]stepKey) bool {
+	until := time.Now().Add(c.opt.BlockTimeout)
+	over := func() bool { return c.ctx.Err() != nil || time.Now().After(until) }
+	ddmin(h.units(), over, func(units [][]stepKey) bool {
 		less := h.without(slices.Concat(units...))
 		if !less.sound() {
 			return false
@@ -575,6 +588,9 @@ func (s *subBuilder) access(k *accessCase) {
 
 // order gives each step its interval and what comes before it.
 func (s *subBuilder) order() {
+	if len(s.h.steps) > maxSteps {
+		return
+	}
 	base := s.c.base
 	if s.c.timeline == nil {
 		s.c.timeline = base.clocks.Timeline()

@@ -1,0 +1,83 @@
+package check
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"conform/spec"
+)
+
+// TestEveryFindingIsExplained explains every finding of the sample and of the
+// rules' bad traces: what is missing and what would do is said for each rule, the
+// events that prove it are marked, and the picture keeps its bounds.
+func TestEveryFindingIsExplained(t *testing.T) {
+	rules := map[spec.RuleID]bool{}
+	caseTraces(t, func(t *testing.T, tr *spec.Trace, res *Result) {
+		for _, f := range findingsOf(res) {
+			s, err := Explain(context.Background(), tr, f, Options{})
+			require.NoError(t, err, f.Text)
+			rules[f.Rule] = true
+			require.NotEmpty(t, s.Must)
+			require.NotEmpty(t, s.Missing, f.Text)
+			require.NotEmpty(t, s.Enough, f.Text)
+			marked := 0
+			for _, r := range s.Lanes.Rows {
+				if r.Witness {
+					marked++
+				}
+			}
+			if len(f.Events) > 0 {
+				require.NotZero(t, marked, "%s\n%s", f.Text, s.Lanes)
+			}
+			require.Equal(t, marked, strings.Count("\n"+s.Lanes.String(), "\n>"))
+			inPicture(t, s.Lanes)
+		}
+	})
+	require.Len(t, rules, len(spec.Rules()))
+}
+
+func inPicture(t *testing.T, l Lanes) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(l.String(), "\n"), "\n")
+	require.LessOrEqual(t, len(lines), 40)
+	for _, line := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 100, line)
+	}
+}
+
+// TestLongStory explains a finding of a long trace: the picture shows what is
+// closest, and says how much it leaves out.
+func TestLongStory(t *testing.T) {
+	tr := cancelRace(1000, 3)
+	res, err := Judge(context.Background(), tr, Options{})
+	require.NoError(t, err)
+	f := ruleResult(res, spec.BLK2).Findings[0]
+	s, err := Explain(context.Background(), tr, f, Options{})
+	require.NoError(t, err)
+	require.Len(t, s.Lanes.Rows, maxRows)
+	require.NotZero(t, s.Lanes.Left)
+	kinds := map[string]int{}
+	for _, r := range s.Lanes.Rows {
+		kinds[strings.Fields(r.Text)[0]]++
+	}
+	for _, k := range []string{"alloc", "grant", "begin", "free", "end"} {
+		require.NotZero(t, kinds[k], "%s\n%s", k, s.Lanes)
+	}
+	require.Contains(t, s.Lanes.String(), "more events of the slice")
+	inPicture(t, s.Lanes)
+	require.Len(t, s.Owners, 3)
+	for i, word := range []string{"before: lease ", "then:   lease ", "after:  lease "} {
+		require.True(t, strings.HasPrefix(s.Owners[i], word), s.Owners[i])
+	}
+	require.Contains(t, s.Owners[1], "why: cancel")
+
+	f.Events = append(f.Events, spec.EventID{Src: "D", Seq: 1 << 40})
+	_, err = Explain(context.Background(), tr, f, Options{})
+	require.ErrorIs(t, err, ErrNoFinding)
+	_, err = Slice(tr, f)
+	require.ErrorIs(t, err, ErrNoFinding)
+}
