@@ -5,6 +5,7 @@ import (
 
 	"conform/harness/report"
 	"conform/spec/check"
+	"conform/traces"
 )
 
 func (a *app) explainCommand() *cobra.Command {
@@ -15,7 +16,10 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Tell one finding of a trace in words: what happened, whose the block was before
 and after, what evidence was missing, what would have been enough. Below it, a
 line for each event around it, in three lanes: the block, the accesses, and what
-was said and decided. > marks the events that prove the finding.
+was said and decided. > marks the events that prove the finding, | a block that is
+leased or an access that is open, -> a signal that is sent, <- one that is taken in.
+Last, the commands that show it again; of a run directory, also how it was made.
+The exit status is 0 whatever the finding is.
 
 ` + findingWords,
 		Args: traceAndFinding,
@@ -28,10 +32,14 @@ was said and decided. > marks the events that prove the finding.
 			if err != nil {
 				return err
 			}
-			if format == formatJSON {
-				return report.StoryJSON(a.stdout, story)
+			told := report.Told{Trace: c.path, Finding: c.name, Story: story}
+			if m, err := traces.ReadManifest(c.path); err == nil { // a run directory
+				told.Manifest = &m
 			}
-			return report.StoryText(a.stdout, c.path, c.name, story, a.reportOptions())
+			if format == formatJSON {
+				return report.StoryJSON(a.stdout, told, a.reportOptions())
+			}
+			return report.StoryText(a.stdout, told, a.reportOptions())
 		},
 	}
 	formatFlag(cmd, &format)

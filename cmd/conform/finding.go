@@ -17,7 +17,8 @@ import (
 // findingWords says how a finding is named.
 const findingWords = `FINDING is a number as check's output has it, "2" for the worst finding of the
 second rule there and "2.3" for that rule's third, or a rule, "SIG-2" or
-"SIG-2.3". Default: the worst finding.`
+"SIG-2.3". Default: the worst finding. A trace without findings is refused, with
+exit status 3.`
 
 // chosen is a judged trace and one of its findings.
 type chosen struct {

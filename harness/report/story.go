@@ -3,15 +3,26 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"conform/spec"
 	"conform/spec/check"
+	"conform/traces"
 )
 
-// StoryText tells one finding of a trace to a person. The trace and the finding
-// are named as the user can name them again.
-func StoryText(w io.Writer, trace, finding string, s *check.Story, o Options) error {
+// Told is one finding's story, and what shows it again.
+type Told struct {
+	// Trace and Finding name the finding as the user can name it again.
+	Trace, Finding string
+	Story          *check.Story
+	// Manifest is that of the run directory that the trace is; nil without one.
+	Manifest *traces.Manifest
+}
+
+// StoryText tells one finding of a trace to a person.
+func StoryText(w io.Writer, t Told, o Options) error {
+	s := t.Story
 	p := &page{color: o.Color}
 	f := &s.Finding
 	head := fmt.Sprintf("%s %s", f.Rule, ruleName(f.Rule))
@@ -33,24 +44,14 @@ func StoryText(w io.Writer, trace, finding string, s *check.Story, o Options) er
 	p.told("enough", s.Enough)
 	if len(s.Lanes.Rows) > 0 {
 		p.line("")
-		for line := range strings.Lines(s.Lanes.String()) {
-			p.line(cut(Clean(strings.TrimSuffix(line, "\n")), width))
+		for line := range strings.Lines(cleanLanes(s.Lanes).String()) {
+			p.line(strings.TrimSuffix(line, "\n"))
 		}
 	}
 	p.line("")
-	again := func(name, command string) {
-		p.line(fmt.Sprintf("  %-8s %s %s", name, o.program(), command))
+	for _, c := range t.commands(o) {
+		p.line(fmt.Sprintf("  %-8s %s", c.Shows, Clean(c.Command)))
 	}
-	named := Quote(trace)
-	if finding != "1" {
-		named += " " + finding
-	}
-	again("again", "explain "+named)
-	again("smallest", "shrink "+named+" -o small.jsonl")
-	if f.Verdict == spec.Fail && strings.HasPrefix(string(f.Rule), "BLK-") && f.Rule != spec.BLK5 {
-		again("picture", "export --to porcupine "+named+" -o picture.html")
-	}
-	again("the rule", "spec "+string(f.Rule))
 	return p.flush(w)
 }
 
@@ -59,13 +60,48 @@ func (p *page) told(name, text string) {
 	p.item(fmt.Sprintf("  %-8s ", name), text)
 }
 
-// StoryJSON writes one finding for a program.
-func StoryJSON(w io.Writer, s *check.Story) error { return Encode(w, s) }
-
-// cut shortens a line to a number of columns.
-func cut(s string, columns int) string {
-	if r := []rune(s); len(r) > columns {
-		return string(r[:columns-1]) + "…"
+// cleanLanes is l with clean names: one with a line feed in it would draw lines
+// of its own.
+func cleanLanes(l check.Lanes) check.Lanes {
+	l.Block = Clean(l.Block)
+	l.Rows = slices.Clone(l.Rows)
+	for i := range l.Rows {
+		l.Rows[i].Text = Clean(l.Rows[i].Text)
 	}
-	return s
+	return l
+}
+
+// storyCommand is a command line that shows something about a finding.
+type storyCommand struct {
+	Shows   string `json:"shows"` // again, smallest, picture, run, the rule
+	Command string `json:"command"`
+}
+
+// commands are what the user can do next.
+func (t Told) commands(o Options) []storyCommand {
+	f := &t.Story.Finding
+	named := Quote(t.Trace)
+	if t.Finding != "1" {
+		named += " " + t.Finding
+	}
+	out := []storyCommand{{"again", "explain " + named}, {"smallest", "shrink " + named + " -o small.jsonl"}}
+	if f.Verdict == spec.Fail && strings.HasPrefix(string(f.Rule), "BLK-") && f.Rule != spec.BLK5 {
+		out = append(out, storyCommand{"picture", "export --to porcupine " + named + " -o picture.html"})
+	}
+	if r, ok := rerunOf(t.Manifest); ok {
+		out = append(out, storyCommand{"run", r.command()})
+	}
+	out = append(out, storyCommand{"the rule", "spec " + string(f.Rule)})
+	for i := range out {
+		out[i].Command = o.program() + " " + out[i].Command
+	}
+	return out
+}
+
+// StoryJSON writes one finding for a program.
+func StoryJSON(w io.Writer, t Told, o Options) error {
+	return Encode(w, struct {
+		*check.Story
+		Commands []storyCommand `json:"commands"`
+	}{t.Story, t.commands(o)})
 }

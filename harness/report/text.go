@@ -246,31 +246,12 @@ func closing(p *page, r *harness.RunResult, groups []group, o Options) {
 	if r.Verdict == spec.Pass {
 		return
 	}
-	again := []string{o.program(), "run"}
-	if r.Adapter != "" && r.Adapter != "reference" {
-		again = append(again, "--adapter", Quote(r.Adapter))
-	}
-	flag := "--mode"
+	again := rerun{adapter: r.Adapter, scenario: sc.ID, mode: sc.Mode, defect: r.Defect, seed: sc.Seed, more: o.Again}
 	if r.Engine != "" {
-		flag = "--connector"
-		_, version, _ := strings.Cut(r.Engine, "@")
-		again = append(again, "--engine", Quote(version))
-		if r.Device != "" && r.Device != "cpu" {
-			again = append(again, "--device", Quote(r.Device))
-		}
+		_, again.engine, _ = strings.Cut(r.Engine, "@")
+		again.device = r.Device
 	}
-	again = append(again, "--scenario", Quote(sc.ID))
-	if sc.Mode != "" {
-		again = append(again, flag, Quote(sc.Mode))
-	}
-	again = append(again, "--seed", fmt.Sprint(sc.Seed))
-	if r.Defect != "" {
-		again = append(again, "--defect", Quote(r.Defect))
-	}
-	for _, a := range o.Again {
-		again = append(again, Quote(a))
-	}
-	p.field("run again", strings.Join(again, " "))
+	p.field("run again", o.program()+" "+again.command())
 }
 
 // worstScenario is where a person should look first: the scenario of the first

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -49,7 +50,8 @@ const maxRows = 32
 // prove it first.
 func (c *court) lanesOf(s *slicer) Lanes {
 	var events []int32
-	for _, e := range s.around().events {
+	around := s.around()
+	for _, e := range around.events {
 		if s.shown(e) {
 			events = append(events, e)
 		}
@@ -62,20 +64,23 @@ func (c *court) lanesOf(s *slicer) Lanes {
 	}
 	timeline := c.base.clocks.Timeline()
 	rows := make(map[int32]LaneRow, len(events))
-	leased, open := false, 0
+	leased, open := int64(0), 0
 	for _, e := range events {
 		r := LaneRow{Event: c.h.ev[e].ID(), Witness: s.pinned[e]}
 		r.At, _ = timeline.Span(e)
 		r.Lane, r.Text = c.laneText(e)
+		if p := s.poolOf(e); p != none && l.Block == "" {
+			r.Text += " " + c.blocksText(p, c.h.ev[e].Blocks)
+		}
 		switch c.h.ev[e].K {
 		case spec.KindAlloc:
-			leased = true
+			leased += s.among(around, e)
 		case spec.KindFree:
-			leased = false
+			leased = max(leased-s.among(around, e), 0)
 		case spec.KindEnd:
 			open = max(open-1, 0)
 		}
-		r.leased, r.open = leased, open
+		r.leased, r.open = leased > 0, open
 		if c.h.ev[e].K == spec.KindBegin {
 			open++
 		}
@@ -89,6 +94,27 @@ func (c *court) lanesOf(s *slicer) Lanes {
 		l.Rows = append(l.Rows, r)
 	}
 	return l
+}
+
+// among counts the blocks of an event that are in a selection.
+func (s *slicer) among(sel selection, e int32) int64 {
+	if in := sel.numbers[s.poolOf(e)]; in != nil {
+		return within(s.h.ev[e].Blocks, in).Len()
+	}
+	return s.h.ev[e].Blocks.Len()
+}
+
+// blocksText names blocks in few words: the first, and how many more.
+func (c *court) blocksText(p int32, b spec.Blocks) string {
+	text := c.poolName(p)
+	for n := range b.All {
+		text += " " + strconv.FormatInt(n, 10)
+		break
+	}
+	if more := b.Len() - 1; more > 0 {
+		text += fmt.Sprintf(" +%d", more)
+	}
+	return text
 }
 
 // mustShow are the events that prove the finding, and before each the last alloc
@@ -179,17 +205,21 @@ func (c *court) laneText(e int32) (lane, text string) {
 	case spec.KindAlloc, spec.KindHold, spec.KindDrop, spec.KindFree:
 		return laneBlock, string(ev.K) + name(ev.Holder, ev.Handoff, ev.Req) + why
 	case spec.KindGrant, spec.KindRevoke:
-		return laneBlock, fmt.Sprintf("%s %s to %s (%s)", ev.K, ev.Handoff, ev.To, ev.Mode)
+		return laneBlock, fmt.Sprintf("%s %s %s to %s", ev.K, ev.Mode, ev.Handoff, ev.To)
 	case spec.KindFence:
 		return laneBlock, "fence " + ev.Handoff
 	case spec.KindBegin:
-		return laneAccess, fmt.Sprintf("begin %s (%s) by %s", ev.Access, ev.Mode, c.h.workerName(e))
+		text = fmt.Sprintf("begin %s %s", ev.Mode, ev.Access)
+		if by := c.h.workerName(e); !strings.HasPrefix(ev.Access, by+".") {
+			text += " by " + by
+		}
+		return laneAccess, text
 	case spec.KindEnd:
 		return laneAccess, "end " + ev.Access
 	case spec.KindDigest:
 		return laneAccess, fmt.Sprintf("digest %s %d: %s", ev.Side, ev.Part, ev.Sum)
 	case spec.KindEmit, spec.KindObserve:
-		text = c.h.workerName(e) + map[spec.Kind]string{spec.KindEmit: " sends ", spec.KindObserve: " takes in "}[ev.K]
+		text = c.h.workerName(e) + map[spec.Kind]string{spec.KindEmit: " -> ", spec.KindObserve: " <- "}[ev.K]
 		kind := ev.Signal
 		if emit := c.h.emitOf[e]; emit != none {
 			kind = c.h.ev[emit].Signal
@@ -217,58 +247,90 @@ func (c *court) laneText(e int32) (lane, text string) {
 	return laneOther, text + why
 }
 
-// The widths of the picture, in columns; together at most 100.
+// The widths of the picture and, at least, of its first two lanes, in columns.
 const (
-	widthTime   = 11
-	widthBlock  = 28
-	widthAccess = 26
-	widthOther  = 31
+	pictureWidth = 100
+	laneWidth    = 22
 )
 
 // String draws the lanes: at most 100 columns, a line for each event. A line that
 // begins with > is an event that proves the finding. In the first lane | is a
-// block that is leased, in the second each | an access that is open.
+// block that is leased, in the second each | an access that is open; -> is a
+// signal that is sent, <- one that is taken in.
 func (l Lanes) String() string {
-	var b strings.Builder
-	line := func(mark, at, block, access, other string) {
-		text := fmt.Sprintf("%s%s %s %s %s", mark, padLeft(at, widthTime), pad(block, widthBlock), pad(access, widthAccess), cut(other, widthOther))
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
-	}
 	name := l.Block
 	if name == "" {
 		name = "blocks"
 	}
-	line(" ", "time", name, "accesses", "signals, decisions, faults")
+	lines := [][4]string{{"time", name, "accesses", "signals, decisions, faults"}}
 	for i := range l.Rows {
-		r := &l.Rows[i]
-		mark, block, access, other := " ", " ", strings.Repeat("|", min(r.open, 3)), ""
-		if r.Witness {
-			mark = ">"
+		lines = append(lines, l.Rows[i].cells())
+	}
+	widths := fit(lines, pictureWidth-1)
+	var b strings.Builder
+	for i, cells := range lines {
+		text := " "
+		if i > 0 && l.Rows[i-1].Witness {
+			text = ">"
 		}
-		if r.leased {
-			block = "|"
+		text += padLeft(cells[0], widths[0])
+		for lane := 1; lane < len(cells); lane++ {
+			text += " " + pad(cells[lane], widths[lane])
 		}
-		switch r.Lane {
-		case laneBlock:
-			if strings.HasPrefix(r.Text, "alloc") || strings.HasPrefix(r.Text, "free") {
-				block = "+"
-			}
-			block += " " + r.Text
-		case laneAccess:
-			if strings.HasPrefix(r.Text, "digest") {
-				access += " " + r.Text
-			} else {
-				access += "+ " + r.Text
-			}
-		default:
-			other = r.Text
-		}
-		line(mark, relativeTime(r.At), block, access, other)
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	if l.Left > 0 {
-		fmt.Fprintf(&b, "%s and %d more events of the slice, farther away\n", strings.Repeat(" ", widthTime+1), l.Left)
+		fmt.Fprintf(&b, "%s and %d more events of the slice, farther away\n", strings.Repeat(" ", widths[0]+1), l.Left)
 	}
 	return b.String()
+}
+
+// cells are the row's time, and its three lanes.
+func (r *LaneRow) cells() [4]string {
+	out := [4]string{relativeTime(r.At), "", strings.Repeat("|", min(r.open, 3)), ""}
+	if r.leased {
+		out[1] = "|"
+	}
+	switch r.Lane {
+	case laneBlock:
+		if strings.HasPrefix(r.Text, "alloc") || strings.HasPrefix(r.Text, "free") {
+			out[1] = "+"
+		}
+		out[1] += " " + r.Text
+	case laneAccess:
+		if !strings.HasPrefix(r.Text, "digest") {
+			out[2] += "+"
+		}
+		out[2] += " " + r.Text
+	default:
+		out[3] = r.Text
+	}
+	return out
+}
+
+// fit gives each column what it needs; where all together need more than most,
+// with a space between two, the widest give way.
+func fit(lines [][4]string, most int) [4]int {
+	widths := [4]int{1: laneWidth, 2: laneWidth}
+	for _, cells := range lines {
+		for i, c := range cells {
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(c)), most)
+		}
+	}
+	most -= len(widths) - 1
+	for {
+		sum, widest := 0, 0
+		for i, w := range widths {
+			sum += w
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if sum <= most {
+			return widths
+		}
+		widths[widest]--
+	}
 }
 
 // relativeTime writes ns since the first row.
