@@ -114,7 +114,8 @@ func NewSieve(opt Options) *Sieve {
 
 // Add takes the next event of a trace that a reader accepts. Sources and threads
 // are numbered by the caller, from 0 in the order of their first events. The event
-// and its strings are not kept. It is false once the sieve has given up.
+// and its strings, but for its kind, are not kept. It is false once the sieve has
+// given up.
 func (s *Sieve) Add(e *spec.Event, source, thread int32) bool {
 	if s.stopped != "" {
 		return false

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -36,12 +38,33 @@ func siftBy(tr *spec.Trace, s *Sieve) (*Result, string) {
 		id, known = threads[e.Thread()]
 		th := number(len(threads), known, id)
 		threads[e.Thread()] = th
+		texts := lent(&e)
 		if !s.Add(&e, src, th) {
 			return nil, s.GaveUp()
 		}
+		clear(texts)
 	}
 	res, _ := s.Result()
 	return res, s.GaveUp()
+}
+
+// lent moves the texts of an event into a buffer, as the reader of a stream has
+// them: once the buffer has other bytes, so have the texts. Its kinds are its own.
+func lent(e *spec.Event) []byte {
+	var buf []byte
+	var texts []reflect.Value
+	for _, f := range reflect.ValueOf(e).Elem().Fields() {
+		if f.Kind() == reflect.String && f.Type() != reflect.TypeFor[spec.Kind]() && f.Len() > 0 {
+			texts = append(texts, f)
+			buf = append(buf, f.String()...)
+		}
+	}
+	at := 0
+	for _, f := range texts {
+		f.SetString(unsafe.String(&buf[at], f.Len()))
+		at += f.Len()
+	}
+	return buf
 }
 
 // sameAsJudge holds the sieve against Judge: what it tells is what Judge gives. It

@@ -106,13 +106,10 @@ func (s *Sieve) finish(e *spec.Event, at *sievePlace, client bool) {
 }
 
 func (s *Sieve) capacity(e *spec.Event, source int32) {
-	key := sieveUnit{source, e.Unit}
-	if _, known := s.limits[key]; !known {
-		key.unit = strings.Clone(e.Unit)
-		if len(s.limits) == maxSieveList {
-			s.giveUp("many units")
-			return
-		}
+	key := sieveUnit{source, strings.Clone(e.Unit)} // a map takes the key of each assignment
+	if _, known := s.limits[key]; !known && len(s.limits) == maxSieveList {
+		s.giveUp("many units")
+		return
 	}
 	s.limits[key] = e.Limit
 }

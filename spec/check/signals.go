@@ -258,11 +258,9 @@ func (c *court) show(e int32, by map[[2]int32][]int32, s *shown) {
 	}
 }
 
-// stronger is the stronger of two predicates, by their place in TRACE.md's list.
+// stronger is the stronger of two predicates, by their place in TRACE.md's list. It
+// is one of the constants, for the text of an event may not last.
 func stronger(a, b spec.Predicate) spec.Predicate {
 	order := []spec.Predicate{spec.ClaimsNothing, spec.ClaimsReceived, spec.ClaimsScheduled, spec.ClaimsStopped, spec.ClaimsCompleted, spec.ClaimsDrained}
-	if slices.Index(order, b) > slices.Index(order, a) {
-		return b
-	}
-	return a
+	return order[max(slices.Index(order, a), slices.Index(order, b), 0)]
 }
