@@ -119,20 +119,6 @@ const (
 	bitOther
 )
 
-// bitOf is the bit of each name, where it is not an int in one kind and a list in
-// another.
-var bitOf = map[string]uint64{
-	"src": bitSrc, "seq": bitSeq, "t": bitT, "t2": bitT2, "th": bitTh, "k": bitK, "worker": bitWorker, "role": bitRole,
-	"host": bitHost, "clock": bitClock, "pid": bitPID, "probe": bitProbe, "engine": bitEngine, "pool": bitPool,
-	"count": bitCount, "bytes": bitBytes, "what": bitWhat, "holder": bitHolder, "req": bitReq, "handoff": bitHandoff,
-	"why": bitWhy, "by": bitBy, "to": bitTo, "mode": bitMode, "target": bitTarget, "via": bitVia, "ok": bitOK,
-	"sig": bitSig, "signal": bitSignal, "claims": bitClaims, "asks": bitAsks, "stage": bitStage, "limit": bitLimit,
-	"unit": bitUnit, "need": bitNeed, "prompt": bitPrompt, "status": bitStatus, "n": bitN, "after": bitAfter,
-	"outcome": bitOutcome, "side": bitSide, "part": bitPart, "sum": bitSum, "expect": bitExpect, "rule": bitRule,
-	"do": bitDo, "ms": bitMS, "workers": bitWorkers, "code": bitCode, "signal_no": bitSignalNo, "lo": bitLo, "hi": bitHi,
-	"text": bitText, "events": bitEvents,
-}
-
 // fieldBit is the bit of a field of the schema; bitOther where fastParser does not
 // read it.
 func fieldBit(f spec.Field) uint64 {
@@ -148,7 +134,21 @@ func fieldBit(f spec.Field) uint64 {
 	case f.Type == spec.TypeObject:
 		return bitOther
 	}
-	if bit, ok := bitOf[f.Name]; ok {
+	switch f.Name { // read by themselves
+	case "seq":
+		return bitSeq
+	case "need":
+		return bitNeed
+	case "ok":
+		return bitOK
+	case "workers":
+		return bitWorkers
+	}
+	var e spec.Event
+	if _, bit := stringField([]byte(f.Name), &e); bit != 0 {
+		return bit
+	}
+	if _, bit := intField([]byte(f.Name), &e); bit != 0 {
 		return bit
 	}
 	return bitOther

@@ -1,10 +1,6 @@
 package traces
 
-import (
-	"crypto/sha256"
-	"hash"
-	"hash/maphash"
-)
+import "hash/maphash"
 
 // idSet tells whether a name is new. It holds hashes of 64 bits with a random
 // seed, not the names: a new name may look like one that was there, with a chance
@@ -61,5 +57,3 @@ func (p *idPart) put(h uint64) bool {
 	p.slots[i] = h
 	return true
 }
-
-func newSum() hash.Hash { return sha256.New() }

@@ -3,6 +3,7 @@ package traces
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -268,7 +269,7 @@ func (c *streamCheck) source(e *spec.Event) *streamSource {
 	}
 	switch {
 	case s == nil && e.K == spec.KindSource:
-		s = &streamSource{reader: source{name: strings.Clone(e.Src), worker: strings.Clone(e.Worker), sum: newSum()}, id: int32(len(c.sources))}
+		s = &streamSource{reader: source{name: strings.Clone(e.Src), worker: strings.Clone(e.Worker), sum: sha256.New()}, id: int32(len(c.sources))}
 		c.sources[s.reader.name] = s
 		s.pools = c.workers[s.reader.worker]
 		if s.pools == nil {

@@ -63,13 +63,9 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Opt
 	if result, err := siftTrace(ctx, path, opt); result != nil || err != nil {
 		return result, err
 	}
-	trace, err := traces.Read(path, stdin)
+	trace, result, err := readAndJudge(ctx, path, stdin, opt)
 	if err != nil {
-		return nil, unreadableTrace(path, err)
-	}
-	result, err := check.Judge(ctx, trace, opt)
-	if err != nil {
-		return nil, inTrace(path, err)
+		return nil, err
 	}
 	harness.HoldToHooks(harness.HooksOf(trace), result)
 	return result, nil

@@ -33,7 +33,7 @@ type chosen struct {
 func (a *app) choose(ctx context.Context, args []string) (*chosen, error) {
 	c := &chosen{path: args[0]}
 	var err error
-	if c.trace, c.result, err = readAndJudge(ctx, c.path, a.stdin); err != nil {
+	if c.trace, c.result, err = readAndJudge(ctx, c.path, a.stdin, check.Options{}); err != nil {
 		return nil, err
 	}
 	name := ""
@@ -46,14 +46,13 @@ func (a *app) choose(ctx context.Context, args []string) (*chosen, error) {
 	return c, nil
 }
 
-// readAndJudge is [checkTrace] for those who need the events too. All findings
-// are listed, so that each has its number.
-func readAndJudge(ctx context.Context, path string, stdin io.Reader) (*spec.Trace, *check.Result, error) {
+// readAndJudge reads a whole trace and judges it.
+func readAndJudge(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*spec.Trace, *check.Result, error) {
 	trace, err := traces.Read(path, stdin)
 	if err != nil {
 		return nil, nil, unreadableTrace(path, err)
 	}
-	result, err := check.Judge(ctx, trace, check.Options{})
+	result, err := check.Judge(ctx, trace, opt)
 	if err != nil {
 		return nil, nil, inTrace(path, err)
 	}

@@ -24,7 +24,7 @@ func TestShrunkTracesAreTraces(t *testing.T) {
 		if _, err := os.Stat(path); err != nil {
 			path += ".jsonl"
 		}
-		trace, result, err := readAndJudge(t.Context(), path, nil)
+		trace, result, err := readAndJudge(t.Context(), path, nil, check.Options{})
 		if err != nil {
 			continue // bad input
 		}

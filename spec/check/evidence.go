@@ -55,28 +55,20 @@ func (c *court) concerning(handoff, req int32) []int32 {
 
 func anySignal(*spec.Event) bool { return true }
 
-// ends reports whether a signal is evidence that an access has ended.
+// endsAll reports whether a signal is evidence that every access which it may
+// concern has ended.
+func endsAll(e *spec.Event) bool {
+	return e.Claims == spec.ClaimsDrained || e.Claims == spec.ClaimsCompleted && e.Accesses == nil
+}
+
+// endsAccess reports whether a signal is evidence that an access has ended.
 func endsAccess(e *spec.Event, access string) bool {
-	switch e.Claims {
-	case spec.ClaimsDrained:
-		return true
-	case spec.ClaimsCompleted:
-		return e.Accesses == nil || slices.Contains(e.Accesses, access)
-	}
-	return false
+	return endsAll(e) || e.Claims == spec.ClaimsCompleted && slices.Contains(e.Accesses, access)
 }
 
 // quiets reports whether a signal is evidence that its sender, of whom no access
 // was seen, will begin none.
-func quiets(e *spec.Event) bool {
-	switch e.Claims {
-	case spec.ClaimsDrained, spec.ClaimsStopped:
-		return true
-	case spec.ClaimsCompleted:
-		return e.Accesses == nil
-	}
-	return false
-}
+func quiets(e *spec.Event) bool { return endsAll(e) || e.Claims == spec.ClaimsStopped }
 
 // missing is the verdict on evidence that is not there.
 func (c *court) missing() spec.Verdict {

@@ -52,7 +52,7 @@ func Shrink(ctx context.Context, tr *spec.Trace, res *Result, f Finding, opt Shr
 	if opt.Limit <= 0 {
 		opt.Limit = 30 * time.Second
 	}
-	s, err := newSlicer(tr, f)
+	s, err := slicerOf(tr, f)
 	if err != nil {
 		return nil, err
 	}

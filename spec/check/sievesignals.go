@@ -145,12 +145,6 @@ func (s *Sieve) emit(e *spec.Event, at *sievePlace) {
 	}
 }
 
-// endsAll reports whether a signal is evidence for all accesses that it may
-// concern.
-func endsAll(e *spec.Event) bool {
-	return e.Claims == spec.ClaimsDrained || e.Claims == spec.ClaimsCompleted && e.Accesses == nil
-}
-
 func (m *sieveSignals) newSignal() *sieveSignal {
 	if n := len(m.spare); n > 0 {
 		sig := m.spare[n-1]

@@ -30,7 +30,7 @@ var ErrNoFinding = errors.New("the trace has no such finding")
 // tells about the clocks is left out. [Shrink] is for that. It is linear in the
 // length of the trace.
 func Slice(tr *spec.Trace, f Finding) (*spec.Trace, error) {
-	s, err := newSlicer(tr, f)
+	s, err := slicerOf(tr, f)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,16 @@ type slicer struct {
 	pinned  map[int32]bool
 }
 
-func newSlicer(tr *spec.Trace, f Finding) (*slicer, error) {
+// slicerOf indexes a trace to cut parts out of it.
+func slicerOf(tr *spec.Trace, f Finding) (*slicer, error) {
 	h, err := newHistory(tr)
 	if err != nil {
 		return nil, err
 	}
+	return newSlicer(h, f)
+}
+
+func newSlicer(h *history, f Finding) (*slicer, error) {
 	s := &slicer{h: h, finding: f, pinned: map[int32]bool{}}
 	want := map[spec.EventID]bool{}
 	for _, id := range f.Events {

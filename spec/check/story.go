@@ -26,12 +26,12 @@ type Story struct {
 // Explain tells the story of a finding: one of those that judging tr with opt
 // gives, else the error wraps [ErrNoFinding]. It takes about as long as judging.
 func Explain(ctx context.Context, tr *spec.Trace, f Finding, opt Options) (*Story, error) {
-	s, err := newSlicer(tr, f)
+	opt.unconfirmed = true
+	c, err := newCourt(ctx, tr, opt)
 	if err != nil {
 		return nil, err
 	}
-	opt.unconfirmed = true
-	c, err := newCourt(ctx, tr, opt)
+	s, err := newSlicer(c.h, f)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package explore
 
-import "conform/spec"
+import (
+	"slices"
+
+	"conform/spec"
+)
 
 // Mode is which way the state of a request moves between the stages.
 type Mode uint8
@@ -99,10 +103,5 @@ func GuardByName(name string) (Guard, bool) {
 
 // In reports whether the guard is part of the protocol in that mode.
 func (g Guard) In(mode Mode) bool {
-	for _, m := range g.Modes {
-		if m == mode {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(g.Modes, mode)
 }

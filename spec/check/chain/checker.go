@@ -177,7 +177,7 @@ func (b *block) breach(op *Op) (Rule, bool) {
 	switch { // a free
 	case !b.leased, op.Who != 0 && !holds:
 		return NotHeld, false
-	case op.Who == 0 && len(b.holders) > 1, op.Who != 0 && len(b.holders) > 1:
+	case len(b.holders) > 1:
 		return StillHeld, false
 	}
 	return 0, true

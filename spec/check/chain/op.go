@@ -71,7 +71,7 @@ type Rule uint8
 const (
 	// Order: the chain puts First before Second, and the times say the contrary.
 	Order Rule = iota
-	// Offsets: no offsets of the clocks satisfy all bounds; see [Violation.Cycle].
+	// NoOffsets: no offsets of the clocks satisfy all bounds; see [Violation.Cycle].
 	NoOffsets
 	// DoubleAlloc: an alloc of a leased block (BLK-1).
 	DoubleAlloc

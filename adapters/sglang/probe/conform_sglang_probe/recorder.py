@@ -80,7 +80,6 @@ class Recorder:
     def __init__(self, config: Config, scheduler: Any, hooks: dict[str, Any]) -> None:
         self.config = config
         self.scheduler = scheduler
-        self.pid = os.getpid()
         self.state = Bound()  # what became of the hooks
         self.rank = tensor_rank(scheduler)
         self.worker = rank_name(config.worker, self.rank)
@@ -110,7 +109,7 @@ class Recorder:
         self.spool.record(
             "source",
             f'"worker":{quoted(self.worker)},"role":"{c.role}","host":{quoted(c.host)},"clock":{quoted(c.clock)},'
-            f'"pid":{self.pid},"probe":"conform-sglang-probe 1","engine":{quoted(c.engine)},"hooks":{json.dumps(hooks)}',
+            f'"pid":{os.getpid()},"probe":"conform-sglang-probe 1","engine":{quoted(c.engine)},"hooks":{json.dumps(hooks)}',
         )
 
     def _tap(self, kind: str, line: bytes) -> None:
