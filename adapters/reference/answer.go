@@ -16,13 +16,14 @@ type clientAnswer struct {
 	status   int // as told, 0 before
 	begun    bool
 	complete bool
+	closed   bool // the handler is about to return, after which rw is not ours
 }
 
 // line passes one line of decode's answer on.
 func (c *clientAnswer) line(status int, a legAnswer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.complete {
+	if c.complete || c.closed {
 		return
 	}
 	if !c.begun {
@@ -40,7 +41,7 @@ func (c *clientAnswer) line(status int, a legAnswer) {
 func (c *clientAnswer) fail(a legAnswer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.complete {
+	if c.complete || c.closed {
 		return
 	}
 	if !c.begun {
@@ -48,6 +49,20 @@ func (c *clientAnswer) fail(a legAnswer) {
 	}
 	c.status, c.complete, a.Done = a.Status, true, true
 	writeLine(c.rw, a)
+}
+
+// close is called before the handler returns: a leg that speaks later is not heard.
+func (c *clientAnswer) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+// told says the status that the client has, 0 before any, and whether its answer has ended.
+func (c *clientAnswer) told() (status int, complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status, c.complete
 }
 
 func (c *clientAnswer) begin(status int) {

@@ -85,6 +85,7 @@ func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 	} else {
 		ro.pull(hr.Context(), l, out)
 	}
+	out.close()
 	ro.w.post(func() { ro.finish(l, hr.Context().Err() != nil, out) })
 }
 
@@ -104,17 +105,18 @@ func (ro *router) begin(l *leg) bool {
 // finish records what the client was told.
 func (ro *router) finish(l leg, gone bool, out *clientAnswer) {
 	outcome := spec.OutcomeError
+	status, complete := out.told()
 	switch {
-	case out.complete && out.status < 300:
+	case complete && status < 300:
 		outcome = spec.OutcomeOK
 	case gone:
 		outcome = spec.OutcomeCancelled
-	case out.status == http.StatusBadRequest:
+	case status == http.StatusBadRequest:
 		outcome = spec.OutcomeRejected
-	case out.status == statusCancelled:
+	case status == statusCancelled:
 		outcome = spec.OutcomeCancelled
 	}
-	ro.w.record(spec.Event{K: spec.KindFinish, Req: l.Req, Handoff: l.Handoff, Result: outcome, Status: int64(out.status)})
+	ro.w.record(spec.Event{K: spec.KindFinish, Req: l.Req, Handoff: l.Handoff, Result: outcome, Status: int64(status)})
 }
 
 // push sends both legs at once; the first that fails speaks to the client and
@@ -134,11 +136,11 @@ func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
 		if err != nil {
 			a = legAnswer{Status: http.StatusBadGateway, Error: err.Error(), Outcome: "lost"}
 		}
-		prefill <- a
 		if refused(a) {
 			out.fail(a)
 			endDecode()
 		}
+		prefill <- a
 	}()
 	decoded := make(chan struct{})
 	go func() {
@@ -158,7 +160,7 @@ func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
 		}
 	}
 	<-decoded
-	if out.status >= 300 && out.status != http.StatusServiceUnavailable && out.status != http.StatusBadGateway {
+	if status, _ := out.told(); status >= 300 && status != http.StatusServiceUnavailable && status != http.StatusBadGateway {
 		endPrefill()
 	}
 	select {
