@@ -129,33 +129,39 @@ def _rebind(function: Any, wrapped: Any) -> None:
 def _wrap(hook: Hook, function: Callable[..., Any], state: Bound, active: Callable[[], bool]) -> Callable[..., Any]:
     target = hook.target
 
+    fired, before, after, around = state.fired, hook.before, hook.after, hook.around
+
     def failed(error: BaseException) -> None:
         state.failed(target, error)
 
-    def note(step: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        try:
-            step(*args, **kwargs)
-        except Exception as error:
-            failed(error)
+    # One wrapper for each kind: some of these functions are called thousands of times a second.
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not active():
-            result = function(*args, **kwargs)
-            if hook.after is not None and active():  # it waited from before the recording began
-                note(hook.after, result, *args, **kwargs)
-            return result
-        state.fired[target] += 1
-        if hook.around is not None:
-            return _around(hook.around, _Once(function, failed), args, kwargs)
-        if hook.before is not None:
-            note(hook.before, *args, **kwargs)
+    def beside(*args: Any, **kwargs: Any) -> Any:
+        on = active()
+        if on:
+            fired[target] += 1
+            if before is not None:
+                try:
+                    before(*args, **kwargs)
+                except Exception as error:
+                    failed(error)
         result = function(*args, **kwargs)
-        if hook.after is not None:
-            note(hook.after, result, *args, **kwargs)
+        if after is not None and (on or active()):  # it may have waited from before the recording began
+            try:
+                after(result, *args, **kwargs)
+            except Exception as error:
+                failed(error)
         return result
 
-    return wrapper
+    @functools.wraps(function)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        if not active():
+            return function(*args, **kwargs)
+        fired[target] += 1
+        return _around(around, _Once(function, failed), args, kwargs)  # type: ignore[arg-type]
+
+    return beside if around is None else within
 
 
 class _Once:

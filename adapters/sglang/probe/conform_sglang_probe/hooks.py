@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
 from .binding import Planned
 from .ledger import RADIX, Owner
-from .recorder import Recorder
-from .spool import blocks, quoted
+from .recorder import Known, Recorder
+from .spool import Lines, blocks, quoted
 
 
 def ints(values: Any) -> list[int]:
@@ -31,14 +32,37 @@ def harmless(text: str) -> str:
     return plain.group(0).strip() if plain else ""
 
 
+@dataclass
+class _Plan:
+    """What a pass over some requests touches, until one of them grows by a page or ends."""
+
+    mode: Any
+    rids: list[str]
+    below: list[int]  # tokens before each request's last page
+    page: int
+    begins: Lines
+    ends: Lines
+
+    def fits(self, mode: Any, reqs: list[Any], lengths: Any) -> bool:
+        if mode is not self.mode or [q.rid for q in reqs] != self.rids:
+            return False
+        page = self.page
+        for length, below in zip(lengths.tolist(), self.below):
+            if not below < length <= below + page:
+                return False
+        return True
+
+
 class Hooks:
     """Hook functions, bound to the recorder that the process opens later."""
 
     def __init__(self, recorder: Callable[[], Recorder | None], connector: str = "mooncake") -> None:
         self._get = recorder
         self.connector = connector
-        self.passes = 0  # forward passes of requests, which number their accesses
+        self.passes = 0  # forward passes, and looks at what a request has them touch: they number its accesses
+        self.looked = 0
         self._page = 0
+        self._plan: _Plan | None = None  # of the last pass, while it may be that of the next
         self.pending: set[int] = set()  # pages that the allocator collects before it frees them
 
     @property
@@ -64,34 +88,33 @@ class Hooks:
     def kv_alloc_extend(self, result: Any, allocator: Any, prefix_lens: Any, prefix_lens_cpu: Any, seq_lens: Any, seq_lens_cpu: Any, *args: Any, **kwargs: Any) -> None:
         if result is None or not self.mine(allocator):
             return
-        page, got = int(allocator.page_size), ints(result)
-        sizes = [int(s) - int(p) for p, s in zip(ints(prefix_lens_cpu), ints(seq_lens_cpu))]
-        self._share(got, sizes, page)
+        page, reqs, at = self.page, self.r.local.reqs or [], 0
+        for i, (prefix, length) in enumerate(zip(ints(prefix_lens_cpu), ints(seq_lens_cpu))):
+            end = at + length - prefix
+            # Those before it are in a page that the request has already.
+            self._new(result[at + -prefix % page : end : page], reqs[i] if i < len(reqs) else None)
+            at = end
 
-    def kv_alloc_decode(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
-        if result is None or not self.mine(allocator):
-            return
+    def decode_allocated(self, result: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
+        """alloc_for_decode(batch, …): each request got room for one token more, most of them in
+        the page that they write to already."""
         page = self.page
-        got = ints(result)
-        if any([t % page == 0 for t in got]):  # else every request still has room in its last page
-            self._share(got, [1] * len(got), page)
+        for i, token in enumerate(result.tolist()):
+            if not token % page:
+                self._new([token], batch.reqs[i])
 
     def kv_alloc(self, result: Any, allocator: Any, *args: Any, **kwargs: Any) -> None:
-        if result is None or not self.mine(allocator):
-            return
-        got = ints(result)
-        self._share(got, [len(got)], int(allocator.page_size))
+        """alloc(): whole pages."""
+        if result is not None and self.mine(allocator):
+            reqs = self.r.local.reqs
+            self._new(result[:: self.page], reqs[0] if reqs else None)
 
-    def _share(self, tokens: list[int], sizes: list[int], page: int) -> None:
-        """Give each request the pages that begin among its tokens."""
-        r, at = self.r, 0
-        reqs = r.local.reqs or []
-        for i, size in enumerate(sizes):
-            fresh = [t // page for t in tokens[at : at + size] if t % page == 0]
-            at += size
-            if fresh:
-                owner = r.know(reqs[i]).owner if i < len(reqs) else Owner("unknown")
-                r.pools["kv"].alloc(fresh, owner)
+    def _new(self, firsts: Any, req: Any) -> None:
+        """A request has new pages, with these first tokens."""
+        r, page = self.r, self.page
+        pages = [t // page for t in ints(firsts)]
+        if pages:
+            r.pools["kv"].alloc(pages, r.know(req).owner if req is not None else Owner("unknown"))
 
     def kv_collect(self, allocator: Any, index: Any, *args: Any, **kwargs: Any) -> None:
         """free() and free_segment() inside a group: the pages are still leased."""
@@ -137,7 +160,7 @@ class Hooks:
         return [t // page for t in ints(self.r.scheduler.req_to_token_pool.req_to_token[slot, :length:page])]
 
     def with_requests(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """alloc_for_extend(batch), alloc_for_decode(batch, …): the pages are for these requests."""
+        """alloc_for_extend(batch): the pages are for these requests."""
         batch = args[0] if args else kwargs.get("batch")
         local, before = self.r.local, self.r.local.reqs
         local.reqs = list(getattr(batch, "reqs", []))
@@ -171,9 +194,9 @@ class Hooks:
         value = getattr(params, "value", None)
         if value is None or not len(value) or getattr(result, "rotation_tail_declined", False):
             return
-        page = self.r.page_size
-        kept = ints(value)[int(result.prefix_len) :: page] if int(result.prefix_len) % page == 0 else ints(value)[::page]
-        pages = [t // page for t in kept]
+        page = self.page
+        kept = value[int(result.prefix_len) :: page] if int(result.prefix_len) % page == 0 else value[::page]
+        pages = [t // page for t in ints(kept)]
         self.r.pools["kv"].hold([p for p in pages if p not in self.pending], RADIX)
 
     def cached(self, result: Any, cache: Any, req: Any, *args: Any, **kwargs: Any) -> None:
@@ -183,7 +206,7 @@ class Hooks:
         if length is None:
             length = getattr(req, "cache_protected_len", 0)
         if slot_of(req) is not None and length:
-            self.r.know(req).counted = -1
+            self._moved(self.r.know(req))
             self.r.pools["kv"].hold(self.row(req, int(length)), self.r.know(req).owner)
 
     def released(self, function: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
@@ -204,7 +227,7 @@ class Hooks:
 
     def _leave(self, req: Any) -> None:
         known = self.r.know(req)
-        known.counted = -1  # if it comes back, it has other pages
+        self._moved(known)  # if it comes back, it has other pages
         pool, owner = self.r.pools["kv"], known.owner
         pool.drop([p for p in pool.held_by(owner.holder) if p not in self.pending], owner)
 
@@ -414,37 +437,54 @@ class Hooks:
 
     def forward(self, function: Any, scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """run_batch(): each request's pages are read, and the new ones written."""
-        ends = function.guard(lambda: self._pass(batch), [])
+        ends = function.guard(lambda: self._pass(batch))
         try:
             return function(scheduler, batch, *args, **kwargs)
         finally:
-            if ends:
-                self.r.spool.record_lines(ends, -len(ends))
+            if ends is not None:
+                self.r.spool.record_lines(*ends)
 
-    def _pass(self, batch: Any) -> list[str]:
-        mode = batch.forward_mode
-        if mode.is_idle() or mode.is_prebuilt():
-            return []
-        r, page = self.r, self.page
+    def _pass(self, batch: Any) -> tuple[Lines, str] | None:
+        """Record what begins; the answer is what ends with the pass. Most passes of a decode
+        worker touch the pages of the last one: then only the numbers are new."""
+        mode, plan = batch.forward_mode, self._plan
         lengths = batch.seq_lens_cpu if getattr(batch, "seq_lens_cpu", None) is not None else batch.seq_lens
+        if plan is None or not plan.fits(mode, batch.reqs, lengths):
+            plan = self._planned(batch, mode, lengths)
+            if plan is None:
+                return None
+        self.passes += 1
+        name = f"{self.r.worker}/f{self.passes}"
+        self.r.spool.record_lines(plan.begins, name)
+        return plan.ends, name
+
+    def _planned(self, batch: Any, mode: Any, lengths: Any) -> _Plan | None:
+        """What a pass touches. It is kept for the next one, if that may be the same."""
+        self._plan = None
+        if mode.is_idle() or mode.is_prebuilt():
+            return None
+        r, page = self.r, self.page
         prefixes = list(getattr(batch, "prefix_lens", None) or []) if mode.is_extend() else []
-        begins: list[str] = []
-        ends: list[str] = []
+        begins: list[Lines] = []
+        ends: list[Lines] = []
+        below: list[int] = []
         for i, (req, length) in enumerate(zip(batch.reqs, lengths.tolist())):
             known = r.known.get(req.rid) or r.know(req)
             count = -(-length // page)
             if prefixes or count != known.counted:
                 self._look(known, req, length, int(prefixes[i]) // page if i < len(prefixes) else count - 1)
-            self.passes += 1
-            name = f"{r.worker}/f{self.passes}"
-            for suffix, body in known.bodies:
-                begins.append(f'"k":"begin","access":"{name}{suffix}{body}')
-                ends.append(f'"k":"end","access":"{name}{suffix}","ok":true')
-        if begins:
-            r.spool.record_lines(begins, len(begins))
-        return ends
+            below.append((count - 1) * page)
+            if known.begins is not None:
+                begins.append(known.begins)
+                ends.append(known.ends)
+        if not begins:
+            return None
+        plan = _Plan(mode, [q.rid for q in batch.reqs], below, page, Lines.joined(begins), Lines.joined(ends))
+        if r.config.role == "decode" and not prefixes:
+            self._plan = plan
+        return plan
 
-    def _look(self, known: Any, req: Any, length: int, first: int) -> None:
+    def _look(self, known: Known, req: Any, length: int, first: int) -> None:
         """Read a request's pages from the engine's own table: they change at the page
         boundaries of a decode, and with each prefill."""
         r = self.r
@@ -453,12 +493,20 @@ class Hooks:
             known.read = True
             self._first_read(known, req, pages)
         known.counted = len(pages) if r.config.role == "decode" else -1
-        owner = known.owner.fields()
-        known.bodies = [
-            (mode, f'","mode":"{mode}","target":{quoted(r.worker)},"pool":"kv","blocks":{blocks(touched)},"via":"forward"{owner}')
-            for mode, touched in (("r", pages), ("w", pages[first:]))
-            if touched
-        ]
+        touched = [(mode, which) for mode, which in (("r", pages), ("w", pages[first:])) if which]
+        if not touched:
+            known.begins = known.ends = None
+            return
+        self.looked += 1  # a name for them among those of a pass
+        src, owner = r.spool.src, known.owner.fields()
+        fields = f'"target":{quoted(r.worker)},"pool":"kv","blocks":'
+        known.begins = Lines(src, "begin", [f'.{self.looked}{mode}","mode":"{mode}",{fields}{blocks(which)},"via":"forward"{owner}' for mode, which in touched])
+        known.ends = Lines(src, "end", [f'.{self.looked}{mode}","ok":true' for mode, _ in touched])
+
+    def _moved(self, known: Known) -> None:
+        """A request has other pages from now on."""
+        known.counted = -1
+        self._plan = None
 
     def _first_read(self, known: Any, req: Any, pages: list[int]) -> None:
         """The content that decode is about to compute from."""
@@ -546,6 +594,11 @@ class Hooks:
 
     def streamed(self, function: Any, streamer: Any, reqs: Any, *args: Any, **kwargs: Any) -> Any:
         """stream_output(): tokens and outcomes leave the stage."""
+        for req in reqs:
+            if req.finished_reason is not None or req.stream:
+                break
+        else:  # nothing leaves before the end: so in nearly every pass
+            return function(streamer, reqs, *args, **kwargs)
         before = function.guard(lambda: [q for q in reqs if q.finished_output], [])
         try:
             return function(streamer, reqs, *args, **kwargs)

@@ -15,7 +15,7 @@ from .config import Config
 from .content import Pages
 from .failpoint import FAIL, FORWARD, Failpoint
 from .ledger import Owner, Pool
-from .spool import Spool, blocks, quoted, runs
+from .spool import Lines, Spool, blocks, quoted, runs
 
 FAKE_HOST = "2.2.2.2"  # such a request is served by one worker alone
 
@@ -40,7 +40,8 @@ class Known:
     read: bool = False  # decode: its pages have been read once
     prefix: int = 0  # decode: pages of the prompt that were not transferred
     counted: int = -1  # pages, as the engine's table was last read
-    bodies: list[tuple[str, str]] = field(default_factory=list)  # begin events of its forward passes, but for the id
+    begins: Lines | None = None  # what its forward passes touch
+    ends: Lines | None = None
 
     @property
     def end(self) -> str:
@@ -61,6 +62,7 @@ class Room:
     seen: dict[str, set[int]] = field(default_factory=dict)  # by in-process signal, the threads that took it in
     taken: dict[int, tuple[int, int]] = field(default_factory=dict)  # by thread: what it has looked at
     peer: str = ""  # the decode worker
+    prefill: str = ""  # decode: the prefill worker that serves the present use
 
 
 class Local(threading.local):
@@ -250,6 +252,7 @@ class Recorder:
                     use.uses.append(rid)
                     use.grants.clear()
                     use.accesses = None
+                    use.prefill = ""
             else:
                 with self._remembering:
                     self._remember(rid)
@@ -275,12 +278,13 @@ class Recorder:
 
     # Signals.
 
-    def emit(self, sig: str, signal: str, room: int | None, claims: str = "", more: str = "", about: Known | None = None) -> str:
+    def emit(self, sig: str, signal: str, room: int | None, claims: str = "", more: str = "", about: Known | None = None, first: list[tuple[str, str]] | None = None) -> str:
         """Record that a signal leaves this thread. Its id is one that no other has. It is
-        about the present use of its room, unless about names another."""
+        about the present use of its room, unless about names another. first are events that
+        come with it."""
         claim = f',"claims":"{claims}"' if claims else ""
         named = about.owner.fields() if about is not None else self.named(room)
-        self.spool.record("emit", f'"sig":{quoted(sig)},"signal":"{signal}"{named}{claim}{more}')
+        self.spool.record_all([*(first or []), ("emit", f'"sig":{quoted(sig)},"signal":"{signal}"{named}{claim}{more}')])
         return sig
 
     def observe(self, sig: str, signal: str, room: int | None, about: Known | None = None) -> None:
@@ -312,8 +316,9 @@ class Recorder:
         if m is None or m.to_decode != (self.config.role == "prefill"):
             return
         claims, more = m.claims, ""
+        grants: list[tuple[str, str]] = []
         if m.signal == "METADATA":
-            self._grant(m)
+            grants = self._grants(m)
         elif m.signal == "ABORT":
             # With a generation decode waits for the answer; Mooncake gives one to any.
             # NIXL without deferred release has nobody who would take one in.
@@ -330,7 +335,7 @@ class Recorder:
             sig = f"{sig}~{n}"
         elif self._forgot and about is None:  # its room may have had that id already
             sig = f"{sig}~{self.spool.unique('late')}"
-        self.emit(sig, m.signal, m.room, claims, more, about)
+        self.emit(sig, m.signal, m.room, claims, more, about, grants)
 
     def received(self, message: list[Any]) -> None:
         """A ZeroMQ message has come to this thread."""
@@ -350,23 +355,31 @@ class Recorder:
         """The rank at the peer that speaks to this one where a message does not say."""
         return self.rank if self.config.prefill_ranks == self.config.decode_ranks else 0
 
-    def _prefill_of(self, room: int | None) -> str:
-        """The prefill worker of a room, as decode's request names it by its port."""
+    def _prefill_of(self, room: int) -> str:
+        """The prefill worker of a room, as decode's request names it by its port. A room has
+        one for each use: a further incarnation knows nothing of it."""
+        use = self.rooms.get(room)
+        if use is not None and use.prefill:
+            return use.prefill
         known = self.of_room(room)
         port = known.bootstrap_port if known is not None else None
         table = self.config.prefills
         name = table.get(str(port), next(iter(table.values()), "prefill-0"))
         try:
             with open(os.path.join(os.path.dirname(self.config.dir), "peers", name + ".now"), encoding="utf-8") as file:
-                return file.read()
+                name = file.read()
         except OSError:  # still the first
-            return name
+            pass
+        if use is not None and port is not None:
+            use.prefill = name
+        return name
 
-    def _grant(self, m: frames.Message) -> None:
+    def _grants(self, m: frames.Message) -> list[tuple[str, str]]:
         """METADATA exposes pages and a metadata slot to prefill's writes."""
         name = self._prefill_of(m.room)
         targets = [rank_name(name, self.rank)] if self._twin() or self.config.prefill_ranks == self.config.decode_ranks else [rank_name(name, r) for r in range(self.config.prefill_ranks)]
         owner = self.named(m.room)
+        grants = []
         for target in targets:
             granted = self.room(m.room).grants
             if target in granted:
@@ -374,7 +387,8 @@ class Recorder:
             granted.add(target)
             for pool, numbers in (("kv", m.pages), ("aux", [m.aux] if m.aux >= 0 else [])):
                 if numbers:
-                    self.spool.record("grant", f'"pool":"{pool}","blocks":{blocks(numbers)},"to":{quoted(target)},"mode":"w"{owner}')
+                    grants.append(("grant", f'"pool":"{pool}","blocks":{blocks(numbers)},"to":{quoted(target)},"mode":"w"{owner}'))
+        return grants
 
     # In-process notifications: the status of a room, written by one thread and polled by another.
 

@@ -44,6 +44,36 @@ def blocks(numbers: Iterable[int]) -> str:
 _END = b"}\n"  # of every line
 
 
+class Lines:
+    """Accesses of one moment that begin or end again and again, such as those of each pass
+    over the same pages: all of their events but number, time and pass is made once."""
+
+    __slots__ = ("kind", "rests", "text")
+
+    def __init__(self, src: str, kind: str, rests: list[str]) -> None:
+        """kind is begin or end. A rest is what follows in a line after the pass's name:
+        what makes the id one of the pass's own, the quote that ends it, further fields."""
+        self.kind, self.rests = kind, rests
+        head = _head(src).replace("%", "%%")
+        self.text = "".join([f"{head}%d%s{rest.replace('%', '%%')}}}\n" for rest in rests])
+
+    @classmethod
+    def joined(cls, parts: list[Lines]) -> Lines:
+        """The lines of several, which are of one kind and source."""
+        if len(parts) == 1:
+            return parts[0]
+        all_of_them = cls.__new__(cls)
+        all_of_them.kind = parts[0].kind
+        all_of_them.rests = [rest for part in parts for rest in part.rests]
+        all_of_them.text = "".join([part.text for part in parts])
+        return all_of_them
+
+
+def _head(src: str) -> str:
+    """How each line of a source begins."""
+    return '{"src":' + quoted(src) + ',"seq":'
+
+
 class _Name(threading.local):
     """What a thread is called in the trace."""
 
@@ -58,7 +88,7 @@ class Spool:
         self.src = src
         self.path = os.path.join(folder, src + ".jsonl")
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._head = '{"src":' + quoted(src) + ',"seq":'
+        self._head = _head(src)
         self._lock = threading.Lock()
         self._seq = 0
         self._lost = 0
@@ -112,27 +142,30 @@ class Spool:
             if not self._sealed:
                 self._write(events, self._name.where)
 
-    def record_lines(self, bodies: list[str], opened: int) -> None:
-        """Record events with one write, as cheaply as can be: bodies hold all but source,
-        number, time and thread; opened is how many accesses they begin (or, below 0, end)."""
-        self.thread()
+    def record_lines(self, lines: Lines, name: str) -> None:
+        """Record the accesses of one pass, which has that name, with one write and as
+        cheaply as can be: this is done twice in each pass of the engine."""
         where = self._name.where
+        if not where:  # that of the main thread stays empty
+            self.thread()
+            where = self._name.where
         with self._lock:
             if self._sealed:
                 return
+            kind, rests = lines.kind, lines.rests
             if self._lost or self.tapped:
-                kinds = "begin" if opened > 0 else "end"
-                self._write([(kinds, body.partition(",")[2]) for body in bodies], where)
+                self._write([(kind, f'"access":"{name}{rest}') for rest in rests], where)
                 return
-            self.open += opened
-            head, seq, when = self._head, self._seq, f',"t":{time.monotonic_ns()}{where},'
-            data = "".join([f"{head}{seq + i}{when}{body}}}\n" for i, body in enumerate(bodies)]).encode()
+            n, seq = len(rests), self._seq
+            self.open += n if kind == "begin" else -n
+            fields: list[object] = [f',"t":{time.monotonic_ns()}{where},"k":"{kind}","access":"{name}'] * (2 * n)
+            fields[::2] = range(seq, seq + n)
             try:
-                self._put(data)
+                self._put((lines.text % tuple(fields)).encode())
             except OSError:
-                self._lost += len(bodies)
+                self._lost += n
                 return
-            self._seq = seq + len(bodies)
+            self._seq = seq + n
 
     def _write(self, events: list[tuple[str, str]], where: str) -> None:
         for kind, _ in events:  # what is open is so whether it can be written or not

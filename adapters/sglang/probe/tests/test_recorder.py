@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 import threading
+import time
+import types
 import unittest
 import unittest.mock
 from types import SimpleNamespace
@@ -13,7 +16,7 @@ from typing import Any, Callable
 
 import conform_sglang_probe
 from conform_sglang_probe import recorder as module
-from conform_sglang_probe.binding import _Once
+from conform_sglang_probe.binding import Hook, _Once, bind
 from conform_sglang_probe.hooks import Hooks
 from conform_sglang_probe.ledger import RADIX
 from conform_sglang_probe.recorder import Recorder
@@ -316,3 +319,54 @@ class MemoryTest(unittest.TestCase):
         self.assertIn("~", line["sig"], "its id is new: the old one is in the trace")
 
 
+class Scheduler:
+    """The engine's functions that are called in each pass of a decode worker, without what they do."""
+
+    @staticmethod
+    def alloc_for_decode(batch: Any, token_per_req: int) -> Any:
+        return batch.slots
+
+    def run_batch(self, batch: Any) -> None:
+        pass
+
+    def stream_output(self, reqs: Any) -> None:
+        pass
+
+    def decode(self, batch: Any) -> None:
+        self.alloc_for_decode(batch, 1)
+        self.run_batch(batch)
+        self.stream_output(batch.reqs)
+
+
+class CostTest(unittest.TestCase):
+    def test_cost_of_a_pass(self) -> None:
+        """Not judged: what the hooks add to each pass of a decode worker with three requests
+        of 200 to 264 tokens is for a person who looks at the test's output."""
+        r = recorder(folder=os.path.dirname(keep(self, "open")), worker="decode-0", role="decode")
+        h = Hooks(lambda: r)
+        s = r.scheduler
+        reqs = [request(f"req-{i:03d}", i + 1, 200, slot=i) for i in range(3)]
+        for i, req in enumerate(reqs):
+            req.finished_output, req.finished_reason, req.stream = None, None, False
+            s.req_to_token_pool.req_to_token.rows[i] = [t for p in range(20) for t in range(16 * (1 + 20 * i + p), 16 * (2 + 20 * i + p))]
+            r.pools["kv"].alloc([1 + 20 * i + p for p in range(20)], r.know(req).owner)
+        batch = SimpleNamespace(forward_mode=SimpleNamespace(is_idle=bool, is_prebuilt=bool, is_extend=bool), reqs=reqs, seq_lens_cpu=None, prefix_lens=None, slots=Tensor([33, 401, 803]))
+        module = types.ModuleType("sglang.cost")
+        module.Scheduler = Scheduler  # type: ignore[attr-defined]
+        with unittest.mock.patch.dict(sys.modules, {"sglang.cost": module}):
+            took = []
+            for probed in (False, True):
+                if probed:
+                    state = bind([
+                        Hook("sglang.cost:Scheduler.alloc_for_decode", after=h.decode_allocated),
+                        Hook("sglang.cost:Scheduler.run_batch", around=h.forward),
+                        Hook("sglang.cost:Scheduler.stream_output", around=h.streamed),
+                    ], (0, 5, 23), lambda: True)
+                engine = Scheduler()
+                began = time.perf_counter()
+                for n in range(6400):
+                    batch.seq_lens_cpu = Tensor([200 + n % 64, 203 + n % 64, 210 + n % 64])
+                    engine.decode(batch)
+                took.append((time.perf_counter() - began) / 6400)
+        self.assertEqual(state.errors, {})
+        print(f"\n  a pass takes {(took[1] - took[0]) * 1e6:.1f} µs more")

@@ -17,7 +17,7 @@ from unittest import mock
 
 from conform_sglang_probe import spool
 from conform_sglang_probe.ledger import Owner, Pool
-from conform_sglang_probe.spool import Spool, blocks, quoted, runs
+from conform_sglang_probe.spool import Lines, Spool, blocks, quoted, runs
 
 SOURCE = '"worker":"prefill-0","role":"prefill","host":"h","clock":"c"'
 
@@ -56,25 +56,34 @@ class SpoolTest(unittest.TestCase):
         s.record("source", SOURCE)
         return s
 
+    def accesses(self, s: Spool) -> tuple[Lines, Lines]:
+        begins = [f'.{mode}","mode":"{mode}","target":"prefill-0","pool":"kv","blocks":[[1,2]],"via":"forward","req":"50%d%s"' for mode in "rw"]
+        return Lines(s.src, "begin", begins), Lines(s.src, "end", ['.r","ok":true', '.w","ok":true'])
+
     def test_every_kind_of_line(self) -> None:
         s = self.make()
         pool = Pool(s, "kv", 64, 16384, "kv")
         pool.alloc([1, 2, 3, 9], Owner("r-1", "r-1", "room-7"))
         s.record("note", f'"text":{quoted(chr(0xD800) + chr(34) + chr(10) + " é " + chr(0))}')
         s.record_all([("begin", '"access":"a","mode":"r","target":"prefill-0","pool":"kv","blocks":[1],"via":"x","req":"r-1"'), ("end", '"access":"a","ok":true')])
-        s.record_lines(['"k":"begin","access":"b","mode":"w","target":"prefill-0","pool":"kv","blocks":[[1,2]],"req":"r-1"'], 1)
-        self.assertEqual(s.open, 1)
-        s.record_lines(['"k":"end","access":"b","ok":true'], -1)
-        self.assertEqual(s.open, 0)
-        s.tapped = True
-        s.record_lines(['"k":"begin","access":"d","mode":"w","target":"prefill-0","pool":"kv","blocks":[1],"req":"r-1"'], 1)
-        s.record_lines(['"k":"end","access":"d","ok":true'], -1)
+        begins, ends = self.accesses(s)
+        for name in ("f1", "f2"):
+            s.record_lines(begins, name)
+            self.assertEqual(s.open, 2)
+            s.record_lines(ends, name)
+            self.assertEqual(s.open, 0)
+            s.tapped = True  # the same lines, whoever else hears of them
         pool.free([1, 2, 3, 9], "done")
         s.seal()
         s.record("note", '"text":"too late"')
         s.seal()
         got = lines(s)
         self.assertEqual([e["seq"] for e in got], list(range(len(got))))
+        passes = [{k: v for k, v in e.items() if k not in ("seq", "t")} for e in got if e.get("via") == "forward" or e["k"] == "end" and e["access"][0] == "f"]
+        self.assertEqual([e["access"] for e in passes], ["f1.r", "f1.w"] * 2 + ["f2.r", "f2.w"] * 2)
+        self.assertEqual([{**e, "access": e["access"].replace("f1", "f2")} for e in passes[:4]], passes[4:])
+        self.assertEqual([e["k"] for e in passes[:4]], ["begin"] * 2 + ["end"] * 2)
+        self.assertEqual(passes[1]["req"], "50%d%s")
         with open(s.path, "rb") as file:
             whole = file.readlines()
         self.assertEqual(got[-1]["events"], len(whole) - 1)
@@ -118,13 +127,14 @@ class SpoolTest(unittest.TestCase):
         pid = os.fork()
         if pid == 0:
             s.record("note", '"text":"child"')
-            s.record_lines(['"k":"note","text":"child"'], 0)
+            s.record_lines(self.accesses(s)[0], "child")
             s.seal()
             os._exit(0)
         os.waitpid(pid, 0)
         s.seal()
         self.assertEqual([e["k"] for e in lines(s)][-2:], ["note", "seal"])
         self.assertNotIn("child", [e.get("text") for e in lines(s)])
+        self.assertEqual([e for e in lines(s) if e["k"] == "begin"], [])
 
     def test_killed_in_the_middle(self) -> None:
         s = self.make("open")
@@ -156,7 +166,7 @@ class SpoolTest(unittest.TestCase):
         pid = os.fork()
         if pid == 0:
             s.record("note", '"text":"child"')
-            s.record_lines(['"k":"end","access":"b","ok":true'], -1)
+            s.record_lines(self.accesses(s)[1], "f1")
             s.seal()
             os._exit(0)
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
@@ -180,7 +190,7 @@ class SpoolTest(unittest.TestCase):
         with mock.patch.object(spool.os, "write", write):
             for room in (0, 3, 40):
                 s.record("note", '"text":"lost"')
-            s.record_lines(['"k":"end","access":"x","ok":true'] * 2, -2)
+            s.record_lines(self.accesses(s)[1], "f1")
             with open(s.path, "rb") as file:
                 self.assertTrue(file.read().endswith(b'"before"'), "a torn line: the loss is seen even if nothing follows")
             self.assertEqual(s.open, -2, "what is in flight is known without the disk")
@@ -249,8 +259,9 @@ class CostTest(unittest.TestCase):
         for _ in range(n):
             s.record("note", '"text":"0123456789"')
         each = (time.perf_counter() - began) / n
+        Pool(s, "kv", 64, 0, "kv").alloc(range(1, 21), Owner("r-0"))
         began = time.perf_counter()
-        body = ['"k":"note","text":"0123456789"'] * 8
-        for _ in range(n):
-            s.record_lines(body, 0)
+        begins = Lines(s.src, "begin", [f'.{i}r","mode":"r","target":"prefill-0","pool":"kv","blocks":[[1,20]],"req":"r-{i:05d}"' for i in range(8)])
+        for i in range(n):
+            s.record_lines(begins, f"f{i}")
         print(f"\n  one event alone {each * 1e6:.1f} µs, in a batch of 8 {(time.perf_counter() - began) / n / 8 * 1e6:.1f} µs")
