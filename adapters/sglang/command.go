@@ -52,6 +52,8 @@ type worker struct {
 	index int
 	ranks int
 	ports ports
+	// switched: a benchmark takes the probe's hooks out and puts them in.
+	switched bool
 }
 
 // argv is the worker's command line behind the module.
@@ -149,6 +151,7 @@ type probeConfig struct {
 	Prefills     map[string]string `json:"prefills,omitempty"`
 	PrefillRanks int               `json:"prefill_ranks"`
 	DecodeRanks  int               `json:"decode_ranks"`
+	Switch       bool              `json:"switch,omitempty"`
 }
 
 // probeVariable tells a process that it is probed, and how.
@@ -163,7 +166,7 @@ func (w worker) probe(cfg adapters.Config, clock string, prefills map[string]str
 	text, err := json.Marshal(probeConfig{
 		Dir: dir, Worker: w.id, Role: w.role, Host: cfg.Host, Clock: clock, Engine: "sglang@" + cfg.Version,
 		Failpoint: cfg.Failpoint, Connector: cfg.Mode, Device: cfg.Device, Prefills: prefills,
-		PrefillRanks: t.PrefillTP, DecodeRanks: t.DecodeTP,
+		PrefillRanks: t.PrefillTP, DecodeRanks: t.DecodeTP, Switch: w.switched,
 	})
 	if err != nil {
 		return "", err

@@ -3,12 +3,19 @@
 package sglang
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,11 +27,21 @@ import (
 	"conform/faults/failpoint"
 )
 
-// BenchmarkProbe serves the same requests on two pairs, one recorded and one not, in
-// turns, and reports what the probe costs: the throughput lost and the median latency
-// gained, in percent. Two pairs of one build differ by several percent without any
-// probe, so it takes new ones for each trial and gives the median of the trials and
-// their range.
+// The size of the benchmark: pairs of workers, turns with the hooks and as many
+// without on each, and requests of a turn.
+const (
+	benchTrials = 9
+	benchTurns  = 6
+	benchSize   = 24
+)
+
+// BenchmarkProbe serves requests on a pair of workers in turns, one with the probe's
+// hooks in place and one with the engine's own functions, and reports what the probe
+// costs: the throughput lost, the median latency and the processor time gained, in
+// percent. Two pairs of one build differ by up to 20 % without any probe, so a pair is
+// compared with itself, and each turn with the one beside it. Each trial takes a new
+// pair. The figures are the medians over all turns; the quartiles (25 and 75 %) show
+// how much a single turn says, the load what else the machine did.
 //
 //	go test -tags engines -run - -bench Probe -benchtime 1x -timeout 20m ./adapters/sglang
 func BenchmarkProbe(b *testing.B) {
@@ -34,60 +51,90 @@ func BenchmarkProbe(b *testing.B) {
 		b.Skipf("sglang@%s: %v", cfg.Version, err)
 	}
 	defer a.Close()
-	const trials = 9
-	var lost, gained, on, off []float64
+	var all benchCost
 	for b.Loop() {
-		for trial := range trials {
-			took, latency := benchTrial(b, a, cfg, uint64(trial))
-			lost = append(lost, 100*(1-took[1].Seconds()/took[0].Seconds()))
-			gained = append(gained, 100*(latency[0].Seconds()/latency[1].Seconds()-1))
-			on, off = append(on, latency[0].Seconds()*1000), append(off, latency[1].Seconds()*1000)
-			b.Logf("trial %d: throughput lost %.1f %%, median latency gained %.1f %%", trial, lost[trial], gained[trial])
+		for trial := range benchTrials {
+			before := loadAverage(b)
+			cost := benchTrial(b, a, cfg, uint64(trial))
+			b.Logf("trial %d, load average %.1f before and %.1f after: %v", trial, before, loadAverage(b), &cost)
+			all.add(cost)
 		}
 	}
-	for _, l := range [][]float64{lost, gained, on, off} {
-		slices.Sort(l)
-	}
-	b.ReportMetric(lost[trials/2], "%throughput-lost")
-	b.ReportMetric(gained[trials/2], "%median-latency-gained")
-	b.ReportMetric(on[trials/2], "ms-on")
-	b.ReportMetric(off[trials/2], "ms-off")
+	b.Logf("%d turns with the hooks, %d without: %v", len(all.lost), len(all.lost), &all)
+	b.ReportMetric(quartile(all.lost, 2), "%throughput-lost")
+	b.ReportMetric(quartile(all.gained, 2), "%median-latency-gained")
+	b.ReportMetric(quartile(all.worked, 2), "%processor-time-gained")
+	b.ReportMetric(quartile(all.on, 2), "ms-on")
+	b.ReportMetric(quartile(all.off, 2), "ms-off")
+	b.ReportMetric(loadAverage(b), "load-average")
 }
 
-// benchTrial takes the time of the same requests on a new recorded pair and on a new
-// unrecorded one: in all, and the median latency.
-func benchTrial(b *testing.B, a *Adapter, cfg adapters.Config, seed uint64) (took, median [2]time.Duration) {
+// benchCost is what turns with the hooks cost beside turns without, in percent, and
+// the median latencies in milliseconds, turn by turn.
+type benchCost struct{ lost, gained, worked, on, off []float64 }
+
+func (c *benchCost) add(d benchCost) {
+	c.lost = append(c.lost, d.lost...)
+	c.gained = append(c.gained, d.gained...)
+	c.worked = append(c.worked, d.worked...)
+	c.on = append(c.on, d.on...)
+	c.off = append(c.off, d.off...)
+}
+
+func (c *benchCost) String() string {
+	var parts []string
+	for _, p := range []struct {
+		name   string
+		values []float64
+	}{{"throughput lost", c.lost}, {"median latency gained", c.gained}, {"processor time gained", c.worked}} {
+		parts = append(parts, fmt.Sprintf("%s %.1f %% (%.1f to %.1f)", p.name, quartile(p.values, 2), quartile(p.values, 1), quartile(p.values, 3)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// quartile is the n-th quartile of values: the second is the median.
+func quartile(values []float64, n int) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)*n/4]
+}
+
+// benchTrial compares turns of one new pair.
+func benchTrial(b *testing.B, a *Adapter, cfg adapters.Config, seed uint64) benchCost {
 	b.Helper()
-	var pairs [2]benchPair
-	for i := range pairs { // either comes up first in every other trial
-		at := (i + int(seed)) % 2
-		pairs[at] = benchStack(b, a, cfg, at == 1)
-	}
-	var latencies [2][]time.Duration
-	for round := range 7 {
-		for i := range pairs {
-			at := (i + round) % 2
-			d, l := serve(b, pairs[at].stack, rand.New(rand.NewPCG(seed, uint64(round))), fmt.Sprintf("%c%d%02d", 'a'+at, seed, round), 24)
-			if round > 0 { // the first warms up
-				took[at] += d
-				latencies[at] = append(latencies[at], l...)
-			}
+	pair := benchStack(b, a, cfg)
+	var cost benchCost
+	for turn := range benchTurns + 1 {
+		var took, latency, worked [2]float64 // without, with
+		for i := range 2 {
+			on := (i + turn) % 2 // either comes first in every other couple
+			pair.hooks(b, on == 1)
+			sizes := rand.New(rand.NewPCG(seed, uint64(turn))) // the same for both
+			d, l, cpu := pair.serve(b, sizes, fmt.Sprintf("%c%d%02d", 'a'+on, seed, turn))
+			slices.Sort(l)
+			took[on], latency[on], worked[on] = d.Seconds(), l[len(l)/2].Seconds(), cpu
 		}
+		if turn == 0 { // warms up
+			continue
+		}
+		cost.lost = append(cost.lost, 100*(1-took[0]/took[1]))
+		cost.gained = append(cost.gained, 100*(latency[1]/latency[0]-1))
+		cost.worked = append(cost.worked, 100*(worked[1]/worked[0]-1))
+		cost.on, cost.off = append(cost.on, 1000*latency[1]), append(cost.off, 1000*latency[0])
 	}
-	for i, s := range pairs {
-		slices.Sort(latencies[i])
-		median[i] = latencies[i][len(latencies[i])/2]
-		require.NoError(b, s.end())
-	}
-	return took, median
+	require.NoError(b, pair.end())
+	return cost
 }
 
+// benchPair is a pair of workers whose hooks can be taken out and put in.
 type benchPair struct {
 	*stack
-	end func() error
+	dir      string
+	switches int // of the hooks, so far
+	pids     []int
+	end      func() error
 }
 
-func benchStack(b *testing.B, a *Adapter, cfg adapters.Config, unprobed bool) benchPair {
+func benchStack(b *testing.B, a *Adapter, cfg adapters.Config) *benchPair {
 	b.Helper()
 	plan, err := faults.ParsePlan("none", []byte("rules: []"))
 	require.NoError(b, err)
@@ -97,33 +144,85 @@ func benchStack(b *testing.B, a *Adapter, cfg adapters.Config, unprobed bool) be
 	require.NoError(b, err)
 	cfg.Failpoint, cfg.Dir, cfg.Host = cfg.Probes.Addr(), b.TempDir(), "h"
 	s := newStack(a, cfg)
-	s.unprobed = unprobed
+	for _, m := range s.members {
+		m.worker.switched = true
+	}
 	require.NoError(b, s.start(context.Background()))
-	return benchPair{s, func() error {
+	pair := &benchPair{stack: s, dir: cfg.Dir, end: func() error {
 		cfg.Engine.Close()
 		return errors.Join(s.Stop(context.Background()), cfg.Probes.Close())
 	}}
+	for _, source := range pair.sources(b) { // the processes that record: those with the hooks
+		line, _, _ := bytes.Cut(source, []byte("\n"))
+		var first struct {
+			PID int `json:"pid"`
+		}
+		require.NoError(b, json.Unmarshal(line, &first))
+		pair.pids = append(pair.pids, first.PID)
+	}
+	require.Len(b, pair.pids, 2)
+	return pair
 }
 
-// serve sends n requests by three clients, and gives the time for all and for each.
-func serve(b *testing.B, s *stack, rng *rand.Rand, prefix string, n int) (time.Duration, []time.Duration) {
+func (p *benchPair) sources(b *testing.B) [][]byte {
 	b.Helper()
-	reqs := make([]adapters.Request, n)
-	for i := range reqs {
-		prompt := make([]int32, 20+rng.IntN(380))
-		for j := range prompt {
-			prompt[j] = 3 + rng.Int32N(1000)
-		}
-		reqs[i] = adapters.Request{ID: fmt.Sprintf("%s-%03d", prefix, i), Prompt: prompt, Output: 8 + rng.IntN(56)}
+	names, err := filepath.Glob(filepath.Join(p.dir, "events", "*.jsonl"))
+	require.NoError(b, err)
+	var all [][]byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(b, err)
+		all = append(all, text)
 	}
-	latencies := make([]time.Duration, n)
+	return all
+}
+
+// hooks puts the hooks in or takes them out, and waits until each worker says so.
+func (p *benchPair) hooks(b *testing.B, in bool) {
+	b.Helper()
+	require.Eventually(b, func() bool {
+		idle, _, err := p.Idle(context.Background())
+		return err == nil && idle
+	}, time.Minute, 5*time.Millisecond)
+	sig, word := syscall.SIGUSR1, "hooks out"
+	if in {
+		sig, word = syscall.SIGUSR2, "hooks in"
+	}
+	p.switches++
+	for _, pid := range p.pids {
+		require.NoError(b, syscall.Kill(pid, sig))
+	}
+	require.Eventually(b, func() bool {
+		for _, source := range p.sources(b) {
+			if bytes.Count(source, []byte(`"text":"hooks `)) != p.switches || bytes.LastIndex(source, []byte(word)) < bytes.LastIndex(source, []byte(`"text":"hooks `)) {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// serve sends requests by three clients, and gives the time for all and for each, and
+// the seconds that the workers computed. No two prompts are alike.
+func (p *benchPair) serve(b *testing.B, sizes *rand.Rand, prefix string) (time.Duration, []time.Duration, float64) {
+	b.Helper()
+	reqs := make([]adapters.Request, benchSize)
+	for i := range reqs {
+		prompt := make([]int32, 20+sizes.IntN(380))
+		for j := range prompt {
+			prompt[j] = 3 + rand.Int32N(1000)
+		}
+		reqs[i] = adapters.Request{ID: fmt.Sprintf("%s-%03d", prefix, i), Prompt: prompt, Output: 8 + sizes.IntN(56)}
+	}
+	latencies := make([]time.Duration, len(reqs))
+	computed := p.computed(b)
 	start := time.Now()
 	var wg sync.WaitGroup
 	for c := range 3 {
 		wg.Go(func() {
-			for i := c; i < n; i += 3 {
+			for i := c; i < len(reqs); i += 3 {
 				began := time.Now()
-				answer, err := s.Generate(context.Background(), reqs[i])
+				answer, err := p.Generate(context.Background(), reqs[i])
 				if err != nil || answer.Status != 200 {
 					b.Errorf("request %s: %v, status %d", reqs[i].ID, err, answer.Status)
 				}
@@ -132,5 +231,32 @@ func serve(b *testing.B, s *stack, rng *rand.Rand, prefix string, n int) (time.D
 		})
 	}
 	wg.Wait()
-	return time.Since(start), latencies
+	return time.Since(start), latencies, p.computed(b) - computed
+}
+
+// computed is how many seconds the recording processes have computed.
+func (p *benchPair) computed(b *testing.B) float64 {
+	b.Helper()
+	total := 0.0
+	for _, pid := range p.pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		require.NoError(b, err)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		for _, ticks := range fields[11:13] { // in user mode and in the kernel
+			n, err := strconv.ParseFloat(ticks, 64)
+			require.NoError(b, err)
+			total += n / 100
+		}
+	}
+	return total
+}
+
+// loadAverage is how many threads wanted to run in the last minute.
+func loadAverage(b *testing.B) float64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	require.NoError(b, err)
+	load, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+	require.NoError(b, err)
+	return load
 }

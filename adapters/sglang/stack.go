@@ -32,10 +32,8 @@ type stack struct {
 	limits adapters.Limits
 	clock  string
 	temp   string // for its workers' temporary files
-	// unprobed leaves the recording out, which a benchmark compares with.
-	unprobed bool
-	legs     *http.Client
-	active   atomic.Int64 // legs whose answer has not come
+	legs   *http.Client
+	active atomic.Int64 // legs whose answer has not come
 
 	mu      sync.Mutex
 	members []*member // in the order of workers
@@ -175,9 +173,6 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	if stopped { // meanwhile: Stop has not seen this one
 		return errors.Join(fmt.Errorf("start worker %s: %w", w.id, errStopped), end(ctx, p))
 	}
-	if s.unprobed {
-		return nil
-	}
 	return s.probed(dir, w)
 }
 
@@ -198,9 +193,6 @@ func end(ctx context.Context, p *launch.Process) error {
 
 // variable is what tells a worker's processes how they are probed.
 func (s *stack) variable(w worker) (string, error) {
-	if s.unprobed {
-		return patched(w.id, s.cfg)
-	}
 	return w.probe(s.cfg, s.clock, s.prefills())
 }
 

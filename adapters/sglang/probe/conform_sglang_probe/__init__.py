@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from typing import Any
 
 from . import config as configuration
@@ -68,6 +70,16 @@ class _Probe:
             self._complain(error)
             raise
         self.recorder.state = self.state
+        if self.config.switch:
+            signal.signal(signal.SIGUSR1, self._switch)
+            signal.signal(signal.SIGUSR2, self._switch)
+
+    def _switch(self, number: int, frame: Any) -> None:
+        """A signal of the benchmark, taken between two steps of the main thread."""
+        on = number == signal.SIGUSR2
+        self.state.switch(on)
+        if self.recorder is not None:
+            threading.Thread(target=self.recorder.spool.record, args=("note", f'"text":"hooks {"in" if on else "out"}"')).start()
 
     def _complain(self, error: Exception) -> None:
         complain(self.config, error)

@@ -38,6 +38,12 @@ class Bound:
     fired: dict[str, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)  # the first of each hook
     failures: dict[str, int] = field(default_factory=dict)  # how many there were
+    places: list[tuple[Any, str, Any, Any]] = field(default_factory=list)  # owner, name, the engine's own, what is there now
+
+    def switch(self, on: bool) -> None:
+        """Take every hook out, or put it in again: with none the engine is as it was."""
+        for owner, name, own, ours in self.places if on else reversed(self.places):
+            setattr(owner, name, ours if on else own)
 
     def failed(self, target: str, error: BaseException) -> None:
         """Note an error of a hook."""
@@ -107,23 +113,26 @@ def _place(hook: Hook, state: Bound, active: Callable[[], bool]) -> bool:
     if not callable(function):
         return False
     wrapped = _wrap(hook, function, state, active)
+    placed = type(raw)(wrapped) if isinstance(raw, (staticmethod, classmethod)) else wrapped
     try:
-        setattr(owner, name, type(raw)(wrapped) if isinstance(raw, (staticmethod, classmethod)) else wrapped)
+        setattr(owner, name, placed)
     except Exception:
         return False
+    state.places.append((owner, name, raw, placed))
     state.fired[hook.target] = 0
     if not inspect.isclass(owner):
-        _rebind(function, wrapped)
+        _rebind(function, wrapped, state)
     return True
 
 
-def _rebind(function: Any, wrapped: Any) -> None:
+def _rebind(function: Any, wrapped: Any, state: Bound) -> None:
     """Copies that other modules of the engine have imported, under any name, are replaced too."""
     for path, module in list(sys.modules.items()):
         if path.startswith("sglang."):
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is function:
                     setattr(module, name, wrapped)
+                    state.places.append((module, name, function, wrapped))
 
 
 def _wrap(hook: Hook, function: Callable[..., Any], state: Bound, active: Callable[[], bool]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ class Config:
     connector: str = "mooncake"
     device: str = "cpu"
     content: bool = True  # digests of pages
+    switch: bool = False  # SIGUSR1 takes the hooks out, SIGUSR2 puts them in: a benchmark compares one worker with itself
     prefills: dict[str, str] = field(default_factory=dict)  # decode: worker by bootstrap port
     prefill_ranks: int = 1
     decode_ranks: int = 1

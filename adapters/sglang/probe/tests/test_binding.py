@@ -77,6 +77,19 @@ class BindingTest(unittest.TestCase):
         self.foreign.release("no module of the engine")
         self.assertEqual(self.seen, ["0", "1", "2"])
 
+    def test_taken_out_and_put_in_again(self) -> None:
+        own = {name: vars(self.engine.Worker)[name] for name in ("send", "plus", "name")}
+        release = self.engine.release
+        state = bind([Hook("sglang.fake_engine:" + path, after=lambda result, *a, **k: self.seen.append(result))
+                      for path in ("Worker.send", "Worker.plus", "Worker.name", "Worker.send", "release")], (0, 5, 23), lambda: self.on)
+        for on, times in ((False, 0), (True, 1), (False, 0), (True, 1)):
+            state.switch(on)
+            self.seen.clear()
+            self.assertEqual((self.engine.Worker().send(1), self.engine.Worker.plus(1, 2), self.engine.Worker.name(), self.copy.let_go("x")), (1, 3, "Worker", "released x"))
+            self.assertEqual(self.seen, [1, 1, 3, "Worker", "released x"] * times)
+            self.assertEqual([vars(self.engine.Worker)[name] is function for name, function in own.items()], [not on] * 3)
+            self.assertEqual(self.copy.release is release, not on)
+
     def test_missing_places(self) -> None:
         for path in ("Worker.gone", "Gone.send", "gone", "Worker.inherited", "Worker.limit"):
             state = self.bind(path, before=self.seen.append)

@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import random
+import resource
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -177,7 +179,7 @@ class SpoolTest(unittest.TestCase):
         """What could not be written is counted; a line that was cut short is taken back."""
         s = self.make("lost")
         s.record("note", '"text":"before"')
-        real, room = os.write, 0
+        real, room = spool._write, 0
 
         def write(fd: int, data: bytes) -> int:
             nonlocal room
@@ -187,7 +189,7 @@ class SpoolTest(unittest.TestCase):
             room -= n
             return n
 
-        with mock.patch.object(spool.os, "write", write):
+        with mock.patch.object(spool, "_write", write):
             for room in (0, 3, 40):
                 s.record("note", '"text":"lost"')
             s.record_lines(self.accesses(s)[1], "f1")
@@ -204,7 +206,7 @@ class SpoolTest(unittest.TestCase):
     def test_a_disk_that_stays_full(self) -> None:
         s = self.make("torn")
         s.record("note", '"text":"the last"')
-        with mock.patch.object(spool.os, "write", side_effect=OSError(errno.ENOSPC, "no space left")):
+        with mock.patch.object(spool, "_write", side_effect=OSError(errno.ENOSPC, "no space left")):
             s.record("note", '"text":"lost"')
             s.seal()
         with open(s.path, "rb") as file:
@@ -212,14 +214,62 @@ class SpoolTest(unittest.TestCase):
 
     def test_a_disk_that_fails_altogether(self) -> None:
         s = self.make("lost")
-        real = os.write
-        with mock.patch.object(spool.os, "write", lambda fd, data: real(fd, data[:5]) if len(data) > 20 else (_ for _ in ()).throw(OSError(errno.EIO, "io"))):
+        real = spool._write
+        with mock.patch.object(spool, "_write", lambda fd, data: real(fd, data[:5]) if len(data) > 20 else (_ for _ in ()).throw(OSError(errno.EIO, "io"))):
             with mock.patch.object(spool.os, "ftruncate", side_effect=OSError(errno.EIO, "io")):
                 s.record("note", '"text":"0123456789"')
                 s.record("note", '"text":"0123456789"')
         s.record("note", '"text":"after"')
         s.seal()
         self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
+
+    def test_a_real_full_disk(self) -> None:
+        """The system's own words: no space, a closed file, one that may not grow."""
+        with open("/dev/full", "wb", buffering=0) as file:
+            with self.assertRaises(OSError) as caught:
+                spool._write(file.fileno(), b"x")
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        with self.assertRaises(OSError) as caught:
+            spool._write(-1, b"x")
+        self.assertEqual(caught.exception.errno, errno.EBADF)
+        s = self.make("lost")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(s.path) + 50, limits[1]))
+            s.record("note", '"text":"' + "x" * 100 + '"')
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, before)
+        s.record("note", '"text":"after"')
+        s.seal()
+        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
+
+    def test_a_write_does_not_wait_for_a_thread_that_is_busy(self) -> None:
+        """The interpreter is not given up for a write: a thread of the engine that polls would
+        keep it for as long as it may."""
+        s = self.make()
+        busy = True
+
+        def spin() -> None:
+            while busy:
+                pass
+
+        before = sys.getswitchinterval()
+        other = threading.Thread(target=spin)
+        other.start()
+        sys.setswitchinterval(1)
+        try:
+            began = time.perf_counter()
+            for _ in range(20):
+                s.record("note", '"text":"x"')
+            took = time.perf_counter() - began
+        finally:
+            sys.setswitchinterval(before)
+            busy = False
+            other.join()
+        s.seal()
+        self.assertLess(took, 10, "else each of the 20 takes a second")
 
     def test_a_source_is_new(self) -> None:
         s = self.make()
