@@ -17,7 +17,7 @@ _PAGED = "sglang.srt.mem_cache.allocator.paged"
 def apply() -> list[str]:
     """Make the replacements; the names of those that were made."""
     done: list[str] = []
-    for step in (_host_indices, _page_kernels, _nixl_memory):
+    for step in (_host_indices, _page_kernels, _nixl_memory, _nixl_progress):
         try:
             if step():
                 done.append(step.__name__.strip("_"))
@@ -89,4 +89,26 @@ def _nixl_memory() -> bool:
     for name in ("register_memory", "get_reg_descs", "get_xfer_descs", "prep_xfer_dlist"):
         if hasattr(agent, name):
             setattr(agent, name, wrap(getattr(agent, name)))
+    return True
+
+
+# Microseconds that NIXL's progress thread sleeps at most; it wakes up for what arrives.
+_PROGRESS_DELAY = 1000
+
+
+def _nixl_progress() -> bool:
+    """NIXL's progress thread sleeps while nothing arrives.
+
+    NIXL's Python API lets it poll without a pause, which is a core for each worker: on
+    two cores a pair then leaves nothing to compute with.
+    """
+    bindings: Any = importlib.import_module("nixl._bindings")
+    make = bindings.nixlAgent
+
+    @functools.wraps(make, updated=())
+    def agent(name: str, config: Any) -> Any:
+        config.pthrDelay = _PROGRESS_DELAY
+        return make(name, config)
+
+    bindings.nixlAgent = agent
     return True

@@ -7,12 +7,13 @@ import json
 import os
 import random
 import struct
+import sys
 import unittest
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from conform_sglang_probe import config, frames
+from conform_sglang_probe import config, cpu, frames
 from conform_sglang_probe.content import Pages
 from conform_sglang_probe.hooks import harmless
 from conform_sglang_probe.ledger import RADIX, Owner, Pool
@@ -208,3 +209,16 @@ class HarmlessTest(unittest.TestCase):
         self.assertEqual(harmless("Bad ids [4711, 4712]"), "Bad ids")
         self.assertEqual(harmless("x" * 500), "x" * 120)
         self.assertEqual(harmless('"'), "")
+
+
+class ProgressTest(unittest.TestCase):
+    def test_nixl_sleeps_while_nothing_arrives(self) -> None:
+        made: list[tuple[str, int]] = []
+        bindings = SimpleNamespace(nixlAgent=lambda name, config: made.append((name, config.pthrDelay)))
+        with mock.patch.dict(sys.modules, {"nixl._bindings": bindings}):
+            self.assertIn("nixl_progress", cpu.apply())
+        bindings.nixlAgent("a", SimpleNamespace(pthrDelay=0))
+        self.assertEqual(made, [("a", 1000)])
+
+    def test_without_nixl_there_is_nothing_to_do(self) -> None:
+        self.assertNotIn("nixl_progress", cpu.apply())
