@@ -133,8 +133,12 @@ func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
 	return nil
 }
 
-// inherited is this program's environment with the workers' own temporary folder.
-func (a *Adapter) inherited() []string { return append(os.Environ(), "TMPDIR="+a.temp) }
+// inherited is what the fork server gets: this program's environment, the workers' own
+// temporary folder, and what a worker's environment says too late, for torch counts its
+// threads when it is imported.
+func (a *Adapter) inherited() []string {
+	return append(os.Environ(), "TMPDIR="+a.temp, "OMP_NUM_THREADS=1")
+}
 
 // Close ends the fork server, whatever it started, and the temporary files. It may be
 // called again.
