@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"conform/adapters"
 	"conform/spec"
@@ -38,7 +39,7 @@ func cancelDuringTransfer() Scenario {
 				"pull": "rules:" + holdTransfer("r", "decode", "120ms"),
 			},
 			workload: w,
-		}, onSGLang: cancelHeld("8s", 4)},
+		}, onSGLang: cancelHeld()},
 		reach: map[string]func(*recorded) bool{
 			"a transfer was open when its request was cancelled": openAt(isKind(spec.KindCancel)),
 			"a cancelled request gave its blocks back":           freedFor("cancel"),
@@ -65,14 +66,14 @@ const (
 	partLoser  = "cancelled"
 )
 
-// cancelHeld is the abort race on a real engine, which hands a freed page out only
-// when its free list is short. A bystander with a long answer runs; the transfer of
-// another request is held when prefill has posted it; that request is cancelled at
-// decode; the free list has been used up by then, so that the bystander grows into
-// the pages that come back. The hold ends when it has got some of them, or after limit.
-func cancelHeld(limit string, taken int) shape {
+// cancelHeld is the abort race on a real engine. A bystander with a long answer runs;
+// the transfer of another request is held when prefill has posted it; that request is
+// cancelled at decode, which gives its pages back, or keeps them. Where it gives them
+// back the bystander grows into them, and only then the transfer goes on: in that order
+// however slow or quick the machine is.
+func cancelHeld() shape {
 	return shape{
-		plans: map[string]string{"": holdNth(3, taken, limit)},
+		plans: map[string]string{"": holdOpenFor("kv", 3, "90s")},
 		cast: func(l adapters.Limits, _ adapters.Pace) []part {
 			return []part{
 				{name: partWarm, prompt: 30, output: 4},
@@ -81,35 +82,105 @@ func cancelHeld(limit string, taken int) shape {
 			}
 		},
 		play:     playCancelHeld,
-		hears:    []spec.Kind{spec.KindAccept, spec.KindAlloc},
+		hears:    []spec.Kind{spec.KindAccept, spec.KindAlloc, spec.KindFree},
 		branches: []string{"an abort was acknowledged"},
 	}
 }
 
-// holdNth holds the nth transfer of KV that prefill posts, until the blocks that it
-// writes have been leased anew so many times, or for a limit.
-func holdNth(nth, taken int, limit string) string {
-	return fmt.Sprintf(`rules:
-  - name: %s
-    when: {access: w, pool: kv, from: prefill, nth: %d}
-    do: hold
-    until: {event: alloc, pool: kv, same: block, nth: %d}
-    limit: %s
-`, ruleHold, nth, taken, limit)
-}
+// keepsFor is how long a stack that has not given pages back may still do so, before
+// it is taken for one that keeps them as long as they are written to.
+const keepsFor = 8 * time.Second
 
 func playCancelHeld(ctx context.Context, d *director) error {
 	loser, err := d.holdLoser(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.churn(ctx, 6, 7); err != nil {
-		return err
-	}
 	if err := d.abort(ctx, loser, spec.RoleDecode); err != nil {
 		return err
 	}
+	short, cancel := context.WithTimeout(ctx, keepsFor)
+	defer cancel()
+	switch _, err := d.await(short, d.freedAtDecode(loser)); {
+	case err == nil:
+		if err := d.growInto(ctx, loser, 4); err != nil {
+			return err
+		}
+	case ctx.Err() != nil:
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
 	return d.waitAll(ctx)
+}
+
+// growInto waits until the bystander has been given so many pages that decode has taken
+// from a request; it has filled all of them but the last. An engine hands out what came
+// back only when its free list is short, and then the lowest first: what was used up of
+// that list before, the bystander need not grow through.
+func (d *director) growInto(ctx context.Context, loser *sent, pages int) error {
+	const step, rest = 7, 3 // pages; some are left for what the bystander takes meanwhile
+	victim := d.cast[partVictim].id
+	taken, owned := d.leasedAtDecode(loser.id), d.leasedAtDecode(victim)
+	for left, grown := d.listed(loser), 0; left-grown >= step+rest; left -= step {
+		if err := d.churn(ctx, 1, step); err != nil { // it may be heard of later
+			return err
+		}
+		grown = len(d.leasedAtDecode(victim)) - len(owned)
+	}
+	grown := d.at(spec.RoleDecode, spec.KindAlloc, ofReq(victim), inPool("kv"))
+	ctx, cancel := context.WithTimeout(ctx, growTime)
+	defer cancel()
+	_, err := d.await(ctx, func(e *spec.Event) bool {
+		if grown(e) {
+			for n := range e.Blocks.All {
+				if taken[n] && !owned[n] {
+					pages--
+				}
+			}
+		}
+		return pages <= 0
+	})
+	if err != nil {
+		err = fmt.Errorf("the bystander (%s) did not grow into the pages of %s: %w", victim, loser.id, err)
+	}
+	return err
+}
+
+// growTime is below the limit of the hold, and above what a busy machine takes.
+const growTime = 80 * time.Second
+
+// leasedAtDecode are the pages that decode has given a request so far.
+func (d *director) leasedAtDecode(req string) map[int64]bool {
+	pages, leased := map[int64]bool{}, d.at(spec.RoleDecode, spec.KindAlloc, ofReq(req), inPool("kv"))
+	events, _, _ := d.log.since(0)
+	for i := range events {
+		if leased(&events[i]) {
+			for n := range events[i].Blocks.All {
+				pages[n] = true
+			}
+		}
+	}
+	return pages
+}
+
+// listed is how many pages decode's free list has before those that came back since a
+// request got its own. The list was short then, so that it took in all that was free.
+func (d *director) listed(since *sent) int {
+	leased, freed := d.at(spec.RoleDecode, spec.KindAlloc, inPool("kv")), d.at(spec.RoleDecode, spec.KindFree, inPool("kv"))
+	list, in := int64(d.limits().DecodeBlocks), true
+	events, _, _ := d.log.since(0)
+	for i := range events {
+		switch e := &events[i]; {
+		case leased(e):
+			list -= e.Blocks.Len()
+			in = in && e.Req != since.id
+		case in && freed(e):
+			list += e.Blocks.Len()
+		}
+	}
+	return int(list)
 }
 
 // holdLoser brings the stack to where the bystander generates and the transfer of

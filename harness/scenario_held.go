@@ -60,14 +60,17 @@ func because(why string) func(*spec.Event) bool {
 
 // holdOpen holds the nth transfer of a pool that prefill posts until the play lets
 // it go.
-func holdOpen(pool string, nth int) string {
+func holdOpen(pool string, nth int) string { return holdOpenFor(pool, nth, "40s") }
+
+// holdOpenFor is holdOpen with a limit.
+func holdOpenFor(pool string, nth int, limit string) string {
 	return fmt.Sprintf(`rules:
   - name: %s
     when: {access: w, pool: %s, from: prefill, nth: %d}
     do: hold
     until: {event: idle}
-    limit: 40s
-`, ruleHold, pool, nth)
+    limit: %s
+`, ruleHold, pool, nth, limit)
 }
 
 // castHeld is what holdLoser sends: the bystander's answer is short, the loser takes

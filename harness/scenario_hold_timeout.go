@@ -8,7 +8,7 @@ import (
 )
 
 func holdTimeout() Scenario {
-	sglang := cancelHeld("8s", 4)
+	sglang := cancelHeld()
 	sglang.limits = adapters.Limits{AbortTimeout: 300 * time.Millisecond}
 	sglang.branches = []string{"blocks were given back by a clock"}
 	w := plainWorkload()

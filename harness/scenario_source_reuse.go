@@ -14,7 +14,7 @@ func sourceReuse() Scenario {
 		Branches: []string{"a transfer was open when its request was cancelled"},
 		shapes: map[string]shape{
 			onSGLang: {
-				plans: map[string]string{"": holdNth(3, 99, "20s")},
+				plans: map[string]string{"": holdOpenFor("kv", 3, "20s")},
 				cast: func(l adapters.Limits, _ adapters.Pace) []part {
 					return []part{
 						{name: partWarm, prompt: 30, output: 4},

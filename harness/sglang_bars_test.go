@@ -46,7 +46,7 @@ func driveAnyhow(t *testing.T, version, connector, scenario string, seeds int, e
 	require.NoError(t, err)
 	for _, s := range res.Scenarios {
 		require.NotEqual(t, spec.Error, s.Verdict, "%s seed %d: %s", scenario, s.Seed, s.Why)
-		t.Logf("%s %s seed %d: %v in %.0f s", version, scenario, s.Seed, s.Verdict, s.Seconds)
+		t.Logf("%s %s %s seed %d: %v in %.0f s", version, connector, scenario, s.Seed, s.Verdict, s.Seconds)
 	}
 	return res.Scenarios
 }
