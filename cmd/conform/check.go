@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -74,6 +75,7 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Opt
 // siftTrace judges a trace in one pass, without holding it. It is nil where that
 // does not tell what there is to say.
 func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Result, error) {
+	defer rarelyCollecting()()
 	sieve := check.NewSieve(opt)
 	var said spec.Trace // what is needed of hooks
 	whole, err := traces.Stream(ctx, path, func(e *spec.Event, source, thread int32) bool {
@@ -94,6 +96,22 @@ func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Resu
 	harness.HoldToHooks(harness.HooksOf(&said), result)
 	return result, nil
 }
+
+// rarelyCollecting has the garbage collector run less often for as long as a trace
+// streams, in which little is live, and returns what ends that. The limit keeps
+// the memory of the longest traces where it was.
+func rarelyCollecting() func() {
+	percent, limit := debug.SetGCPercent(streamGCPercent), debug.SetMemoryLimit(streamMemory)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+const (
+	streamGCPercent = 400
+	streamMemory    = 256 << 20 // bytes above which it collects as often as it must
+)
 
 // words are the values of a list of names.
 func words[S ~string](list []S) []string {

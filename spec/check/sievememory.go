@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ type sieveMemory struct {
 	accesses map[string]*sieveAccess
 	slots    int           // that all pools hold
 	hit      []*sieveLease // by the current event
+	sorted   []spec.BlockRange
 	spare    []*sieveLease
 	spareA   []*sieveAccess
 }
@@ -160,13 +162,9 @@ func (s *Sieve) usual(b spec.Blocks) bool {
 		if b[i].First > b[i-1].Last {
 			continue
 		}
-		sorted := slices.Clone(b)
-		slices.SortFunc(sorted, func(x, y spec.BlockRange) int {
-			if x.First < y.First {
-				return -1
-			}
-			return 1
-		})
+		sorted := append(s.memory.sorted[:0], b...)
+		s.memory.sorted = sorted
+		slices.SortFunc(sorted, func(x, y spec.BlockRange) int { return cmp.Compare(x.First, y.First) })
 		for j := 1; j < len(sorted); j++ {
 			if sorted[j].First <= sorted[j-1].Last {
 				return s.giveUp("a block named twice")
@@ -331,6 +329,7 @@ func (s *Sieve) release(p *sievePool, b spec.Blocks, g *sieveGroup) {
 		s.giveUp("many blocks of one request")
 		return
 	}
+	g.freed = slices.Grow(g.freed, len(b))
 	for _, r := range b {
 		if n := len(g.freed) - 1; n >= 0 && g.freed[n].pool == p && g.freed[n].first <= r.First && r.First <= g.freed[n].last+1 {
 			g.freed[n].last = max(g.freed[n].last, r.Last)
