@@ -22,10 +22,10 @@ func (s *Sieve) free(p *sievePool, hit []*sieveLease, e *spec.Event, at *sievePl
 		for j := range l.grants {
 			s.release(p, e.Blocks, l.grants[j].handoff.group.root())
 		}
+		s.grantees(l, hit[:i], at) // before its accesses are forgotten
 		for _, a := range l.accesses {
 			s.outlive(a, at)
 		}
-		s.grantees(l, hit[:i], at)
 		if s.stopped != "" {
 			return
 		}
