@@ -55,6 +55,20 @@ type SignalResult struct {
 	Claims   spec.Predicate `json:"claims"`
 	Inferred spec.Predicate `json:"inferred"`
 	Seen     int            `json:"seen"`
+	// Refuted are the counterexamples to what is stronger, at most one to stopped
+	// and one to completed, in this order. Of drained, which is both, either is one.
+	Refuted []Refutation `json:"refuted,omitempty"`
+}
+
+// Refutation shows that a predicate did not hold at an emission in every legal
+// order: an access that the emitter may have begun after it (against stopped), or
+// that may have been open at it (against completed).
+type Refutation struct {
+	Claim spec.Predicate `json:"claim"`
+	// Trace is the trace of the events, of several that were judged together.
+	Trace string `json:"trace,omitempty"`
+	// Events are the emission, and the begin of the access.
+	Events []spec.EventID `json:"events"`
 }
 
 // ClockResult says what a clock may have read minus what another read at the same

@@ -53,6 +53,7 @@ type Sieve struct {
 	idles   []int32       // workers, one for each idle of each
 	asking  map[int32]int // of each worker: its signals that wait for an answer
 	keep    sieveKeep
+	looks   int // at accesses, for counterexamples
 	// drifting is set where clocks may drift; the sieve knows constant offsets only.
 	drifting bool
 }

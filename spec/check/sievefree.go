@@ -159,7 +159,7 @@ func (s *Sieve) begin(e *spec.Event, at *sievePlace) {
 	}
 	g.begun = true
 	a := s.newAccess()
-	*a = sieveAccess{id: strings.Clone(e.Access), by: at.worker, group: g, handoff: at.handoff, thread: at.thread, pos: s.n, beginBy: e.T2, fronts: a.fronts[:0]}
+	*a = sieveAccess{id: strings.Clone(e.Access), by: at.worker, group: g, handoff: at.handoff, thread: at.thread, pos: s.n, seq: e.Seq, beginBy: e.T2, fronts: a.fronts[:0]}
 	g.refs++
 	if _, dup := s.memory.accesses[a.id]; dup {
 		s.giveUp("an access twice")

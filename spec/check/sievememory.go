@@ -91,6 +91,7 @@ type sieveAccess struct {
 	thread  int32
 	pos     int32
 	endAt   int32
+	seq     uint64 // of the begin
 	beginBy int64 // the latest times of the two, on their clocks
 	endBy   int64
 	endTh   int32

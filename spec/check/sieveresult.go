@@ -1,9 +1,7 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"conform/spec"
 )
@@ -114,9 +112,16 @@ func (s *Sieve) signalTable() []SignalResult {
 	out := make([]SignalResult, 0, len(s.signals.kinds))
 	for name, k := range s.signals.kinds {
 		p, _ := k.predicate()
-		out = append(out, SignalResult{Signal: name, Claims: k.claims, Inferred: p, Seen: k.seen})
+		r := SignalResult{Signal: name, Claims: k.claims, Inferred: p, Seen: k.seen}
+		if k.unstopped {
+			r.Refuted = append(r.Refuted, Refutation{Claim: spec.ClaimsStopped, Events: k.later.events[:]})
+		}
+		if k.unended {
+			r.Refuted = append(r.Refuted, Refutation{Claim: spec.ClaimsCompleted, Events: k.amid.events[:]})
+		}
+		out = append(out, r)
 	}
-	slices.SortFunc(out, func(a, b SignalResult) int { return cmp.Compare(a.Signal, b.Signal) })
+	sortSignals(out)
 	return out
 }
 

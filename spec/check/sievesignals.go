@@ -54,6 +54,7 @@ type sieveKind struct {
 	unstopped, stopUnsure bool
 	unended, endUnsure    bool
 	past, pastUnsure      bool
+	later, amid           sieveAgainst
 }
 
 // sieveWork is the accesses by one worker under one handoff, or under none.
@@ -79,6 +80,7 @@ type sieveEmit struct {
 	thread int32
 	kind   *sieveKind
 	last   int32
+	seq    uint64 // of the last
 	by     int64
 	quiet  bool // one of them claims that no access begins any more
 }
@@ -202,7 +204,7 @@ func (s *Sieve) claim(e *spec.Event, at *sievePlace, k *sieveKind, claims bool) 
 		return
 	}
 	said := sieveEmit{
-		worker: at.worker, thread: at.thread, kind: k, last: s.n, by: e.T2,
+		worker: at.worker, thread: at.thread, kind: k, last: s.n, seq: e.Seq, by: e.T2,
 		quiet: e.Claims == spec.ClaimsStopped || e.Claims == spec.ClaimsDrained,
 	}
 	if at.handoff == nil {
@@ -222,7 +224,7 @@ func (s *Sieve) claim(e *spec.Event, at *sievePlace, k *sieveKind, claims bool) 
 func (s *Sieve) addEmit(list []sieveEmit, e sieveEmit) []sieveEmit {
 	for i := range list {
 		if o := &list[i]; o.worker == e.worker && o.thread == e.thread && o.kind == e.kind {
-			o.last, o.by, o.quiet = e.last, max(o.by, e.by), o.quiet || e.quiet
+			o.last, o.seq, o.by, o.quiet = e.last, e.seq, max(o.by, e.by), o.quiet || e.quiet
 			return list
 		}
 	}
@@ -248,6 +250,7 @@ func (s *Sieve) workOf(g *sieveGroup, worker int32, handoff *sieveName) *sieveWo
 // speakOf holds a signal against the accesses so far that it speaks of.
 func (s *Sieve) speakOf(w *sieveWork, e *spec.Event, at *sievePlace, k *sieveKind, claims bool) {
 	if w.open > 0 {
+		s.refuteEnded(w, e, at, k)
 		k.accesses, k.unended = true, true
 		if claims && e.Claims != spec.ClaimsStopped {
 			s.giveUp("SIG-1: open at a claim")
@@ -316,6 +319,7 @@ func (s *Sieve) answer(emits []sieveEmit, e *spec.Event, at *sievePlace) {
 		if m.quiet {
 			s.giveUp("SIG-1: begun after a claim")
 		}
+		s.refuteStopped(m, e, at)
 		m.kind.accesses, m.kind.unstopped = true, true
 		if !s.surely(at.group, m.thread, m.last, m.by, at.thread, e.T) {
 			m.kind.endUnsure = true

@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"conform/spec"
 )
@@ -177,90 +176,4 @@ func (c *court) endedAfterFence() {
 				c.describe(k.a), c.say(k.a.begin), c.say(k.fences[0]), c.say(k.a.end)))
 		}
 	}
-}
-
-// signalResults says for each kind of signal what its emissions declared, and the
-// strongest predicate that held at every one of them.
-//
-// It is inferred from what the emitter's own accesses did, never from the claim,
-// and only from emissions that speak of some access: of a kind that never spoke
-// of one, the trace shows nothing.
-func (c *court) signalResults() []SignalResult {
-	if c.legal == nil {
-		c.legal = c.base
-	}
-	by := c.accessesByName()
-	kinds := map[string]*SignalResult{}
-	held := map[string]*shown{}
-	for _, e := range c.h.emits {
-		ev := &c.h.ev[e]
-		s := kinds[ev.Signal]
-		if s == nil {
-			s = &SignalResult{Signal: ev.Signal, Claims: ev.Claims}
-			kinds[ev.Signal], held[ev.Signal] = s, &shown{stopped: true, ended: true}
-		}
-		s.Seen++
-		s.Claims = stronger(s.Claims, ev.Claims)
-		c.show(e, by, held[ev.Signal])
-	}
-	out := make([]SignalResult, 0, len(kinds))
-	for name, s := range kinds {
-		s.Inferred = held[name].predicate()
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b SignalResult) int { return strings.Compare(a.Signal, b.Signal) })
-	return out
-}
-
-// shown is what all emissions of a kind so far have in common.
-type shown struct {
-	accesses       int
-	past           int // of them, how many had surely ended
-	stopped, ended bool
-}
-
-func (s *shown) predicate() spec.Predicate {
-	switch {
-	case s.accesses == 0:
-		return spec.ClaimsNothing
-	case s.stopped && s.ended:
-		return spec.ClaimsDrained
-	case s.ended && s.past > 0:
-		return spec.ClaimsCompleted
-	case s.stopped:
-		return spec.ClaimsStopped
-	}
-	return spec.ClaimsReceived // accesses went on, or began later: it proves no more
-}
-
-func (c *court) show(e int32, by map[[2]int32][]int32, s *shown) {
-	ids := c.spokenOf(e, by)
-	if ev := &c.h.ev[e]; ev.Accesses != nil {
-		ids = nil
-		for _, name := range ev.Accesses {
-			if i, ok := c.h.accessID[name]; ok {
-				ids = append(ids, i)
-			}
-		}
-	}
-	for _, i := range ids {
-		a := &c.h.accesses[i]
-		s.accesses++
-		later := s.stopped || s.ended
-		if later {
-			later = !c.legal.surelyBefore(a.begin, e)
-		}
-		s.stopped = s.stopped && !later
-		if a.end != none && c.legal.surelyBefore(a.end, e) {
-			s.past++
-		}
-		s.ended = s.ended && (later && c.legal.surelyBefore(e, a.begin) || a.end != none && c.legal.surelyBefore(a.end, e))
-	}
-}
-
-// stronger is the stronger of two predicates, by their place in TRACE.md's list. It
-// is one of the constants, for the text of an event may not last.
-func stronger(a, b spec.Predicate) spec.Predicate {
-	order := []spec.Predicate{spec.ClaimsNothing, spec.ClaimsReceived, spec.ClaimsScheduled, spec.ClaimsStopped, spec.ClaimsCompleted, spec.ClaimsDrained}
-	return order[max(slices.Index(order, a), slices.Index(order, b), 0)]
 }

@@ -623,24 +623,3 @@ func TestUndecided(t *testing.T) {
 	require.Equal(t, 1, res.Stats.Undecided)
 	require.Equal(t, 1, res.Stats.Refused) // what fails, cut down
 }
-
-func TestInferredPredicates(t *testing.T) {
-	w := offered(blocks(3, 4)).
-		at("P", 20, room(spec.KindBegin, acc("a"))).
-		at("P", 21, room(spec.KindEmit, sig("e1", "EARLY"), claims(spec.ClaimsDrained))).
-		at("P", 30, end("a")).
-		at("P", 31, room(spec.KindEmit, sig("c1", "CHUNK"), claims(spec.ClaimsDrained))).
-		at("P", 40, room(spec.KindBegin, acc("b"), blocks(4))).
-		at("P", 45, room(spec.KindEmit, sig("t1", "STOP"), claims(spec.ClaimsReceived))).
-		at("P", 50, end("b")).
-		at("P", 51, room(spec.KindEmit, sig("d1", "DONE"), claims(spec.ClaimsCompleted)))
-	res, err := Judge(context.Background(), &w.tr, Options{})
-	require.NoError(t, err)
-	require.Equal(t, []SignalResult{
-		{"CHUNK", spec.ClaimsDrained, spec.ClaimsCompleted, 1},
-		{"DONE", spec.ClaimsCompleted, spec.ClaimsDrained, 1},
-		{"EARLY", spec.ClaimsDrained, spec.ClaimsReceived, 1},
-		{"METADATA", spec.ClaimsNothing, spec.ClaimsNothing, 1},
-		{"STOP", spec.ClaimsReceived, spec.ClaimsStopped, 1},
-	}, res.Signals)
-}
