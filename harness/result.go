@@ -8,15 +8,17 @@ import (
 // RunResult is the root of the result tree: run → scenario → rule → finding.
 // Its JSON form is that of DESIGN.md section 8.
 type RunResult struct {
-	Verdict   spec.Verdict     `json:"verdict"`
-	Adapter   string           `json:"adapter"`
-	Engine    string           `json:"engine,omitempty"`   // such as sglang@0.5.23
-	Device    string           `json:"device,omitempty"`   // cpu or cuda
-	Packages  string           `json:"packages,omitempty"` // the digest of the engine's packages
-	Defect    string           `json:"defect,omitempty"`
-	Dir       string           `json:"dir"` // the run directory that holds the scenarios'
-	Rules     []RuleSummary    `json:"rules"`
-	Scenarios []ScenarioResult `json:"scenarios"`
+	Verdict  spec.Verdict  `json:"verdict"`
+	Adapter  string        `json:"adapter"`
+	Engine   string        `json:"engine,omitempty"`   // such as sglang@0.5.23
+	Device   string        `json:"device,omitempty"`   // cpu or cuda
+	Packages string        `json:"packages,omitempty"` // the digest of the engine's packages
+	Defect   string        `json:"defect,omitempty"`
+	Dir      string        `json:"dir"` // the run directory that holds the scenarios'
+	Rules    []RuleSummary `json:"rules"`
+	// Signals say what each kind of signal proves in all scenarios together.
+	Signals   []check.SignalResult `json:"signals"`
+	Scenarios []ScenarioResult     `json:"scenarios"`
 	// Seconds is the run's duration on the wall.
 	Seconds float64 `json:"seconds"`
 	// Interrupted is set when the run was asked to stop before its end.

@@ -12,6 +12,7 @@ import (
 
 	"conform/adapters"
 	"conform/spec"
+	"conform/spec/check"
 )
 
 // Run drives the stack through what cfg asks for, and judges it. A configuration
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 		Adapter: cfg.Adapter, Engine: cfg.engine.spec(), Device: cfg.engine.device, Packages: cfg.engine.digest, Defect: cfg.Defect, Dir: cfg.OutDir, Scenarios: results,
 		Seconds: time.Since(start).Seconds(), Interrupted: ctx.Err() != nil,
 	}
-	res.Verdict, res.Rules = join(results)
+	res.Verdict, res.Rules, res.Signals = join(results)
 	if res.Interrupted && res.Verdict < spec.Inconclusive {
 		res.Verdict = spec.Inconclusive
 	}
@@ -176,15 +177,31 @@ func (r *runner) say(c cell, phase string, v spec.Verdict, finished bool) {
 	}
 }
 
-// join takes the worst of the scenarios and sums up each rule over them. A run
-// in which nothing was judged is inconclusive.
-func join(results []ScenarioResult) (spec.Verdict, []RuleSummary) {
-	worst := spec.NotJudged
+// join takes the worst of the scenarios, sums up each rule over them, and says what
+// each kind of signal proves in all of them together. A run in which nothing was
+// judged is inconclusive.
+func join(results []ScenarioResult) (spec.Verdict, []RuleSummary, []check.SignalResult) {
+	worst := spec.Unexercised
+	rules, signals := make([][]check.RuleResult, len(results)), make([]check.TraceSignals, len(results))
+	for i := range results {
+		res := &results[i]
+		worst = max(worst, res.Verdict)
+		rules[i], signals[i] = res.Rules, check.TraceSignals{Trace: res.Trace, Signals: res.Signals}
+	}
+	if worst < spec.Pass {
+		worst = spec.Inconclusive
+	}
+	return worst, SumRules(rules), check.JoinSignals(signals)
+}
+
+// SumRules joins each rule over several judged traces: the worst verdict, and how
+// much was judged and found in all.
+func SumRules(traces [][]check.RuleResult) []RuleSummary {
 	sums := make([]RuleSummary, 0, len(spec.Rules()))
 	for _, rule := range spec.Rules() {
-		s := RuleSummary{ID: rule.ID}
-		for _, res := range results {
-			for _, rr := range res.Rules {
+		s := RuleSummary{ID: rule.ID, Verdict: spec.Unexercised}
+		for _, rules := range traces {
+			for _, rr := range rules {
 				if rr.ID == rule.ID {
 					s.Verdict, s.Judged, s.Findings = max(s.Verdict, rr.Verdict), s.Judged+rr.Judged, s.Findings+max(rr.Found, len(rr.Findings))
 				}
@@ -192,13 +209,7 @@ func join(results []ScenarioResult) (spec.Verdict, []RuleSummary) {
 		}
 		sums = append(sums, s)
 	}
-	for _, res := range results {
-		worst = max(worst, res.Verdict)
-	}
-	if worst < spec.Pass {
-		worst = spec.Inconclusive
-	}
-	return worst, sums
+	return sums
 }
 
 // errStack marks what the stack, not the trace, did wrong.

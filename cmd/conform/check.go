@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,22 +25,31 @@ func (a *app) checkCommand() *cobra.Command {
 	var format string
 	var opt check.Options
 	cmd := &cobra.Command{
-		Use:   "check TRACE",
-		Short: "Judge a saved trace",
+		Use:   "check TRACE...",
+		Short: "Judge saved traces",
 		Long: `Judge a saved trace: a run directory, a .jsonl or .jsonl.zst file, or - for
 standard input. Starts nothing and needs no engine.
+
+Several traces are judged one by one. One table says of each kind of signal what it
+declares, the strongest that held at every emission in all of them, and the event
+that refutes more; then each trace has its findings under its name. The exit status
+is that of the worst. A trace that can't be read is an error, and the others are
+judged all the same.
 
 Clocks of different hosts may be any constant time apart: what is found is wrong
 whatever that is. For a long run on several hosts, --drift-ppm says how much
 their rates may differ from each other besides. That only lets more pass: clocks
 that keep within it give no false alarm.`,
-		Args: exactly(1, "one trace: "+traceWords),
+		Args: someTraces,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if opt.DriftPPM < 0 || opt.DriftPPM > clock.MaxDriftPPM {
-				return usage(fmt.Sprintf("--drift-ppm is %d", opt.DriftPPM), fmt.Sprintf("a number from 0 to %d", clock.MaxDriftPPM), "")
+			if err := checkDrift(opt.DriftPPM); err != nil {
+				return err
 			}
 			if !slices.Contains(check.Checkers(), opt.Checker) {
 				return unknown("--checker", string(opt.Checker), words(check.Checkers()), "")
+			}
+			if len(args) > 1 {
+				return a.checkTogether(cmd.Context(), args, opt, format)
 			}
 			result, err := a.backend.check(cmd.Context(), args[0], a.stdin, opt)
 			if err != nil {
@@ -54,9 +65,71 @@ that keep within it give no false alarm.`,
 	formatFlag(cmd, &format)
 	cmd.Flags().StringVar((*string)(&opt.Checker), "checker", string(check.CheckerChain),
 		"who judges which accesses fit their leases: chain, porcupine (slow: quadratic), or both, which must agree")
-	cmd.Flags().IntVar(&opt.DriftPPM, "drift-ppm", 0,
-		"by how many millionths the clocks of different hosts may run at different rates; 0: their offsets are constant")
+	driftFlag(cmd, &opt.DriftPPM)
 	return cmd
+}
+
+// driftFlag adds --drift-ppm.
+func driftFlag(cmd *cobra.Command, ppm *int) {
+	cmd.Flags().IntVar(ppm, "drift-ppm", 0,
+		"by how many millionths the clocks of different hosts may run at different rates; 0: their offsets are constant")
+}
+
+// checkDrift refuses a --drift-ppm that no clock has.
+func checkDrift(ppm int) error {
+	if ppm < 0 || ppm > clock.MaxDriftPPM {
+		return usage(fmt.Sprintf("--drift-ppm is %d", ppm), fmt.Sprintf("a number from 0 to %d", clock.MaxDriftPPM), "")
+	}
+	return nil
+}
+
+// someTraces takes one trace or more, each once.
+func someTraces(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return exactly(1, "one trace or more: "+traceWords)(cmd, args)
+	}
+	seen := map[string]bool{}
+	for _, path := range args {
+		clean := filepath.Clean(path)
+		if seen[clean] {
+			return usage(fmt.Sprintf("the trace %s is named twice", path), "each trace once", "")
+		}
+		seen[clean] = true
+	}
+	return nil
+}
+
+// checkTogether judges several traces and shows what they say together.
+func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Options, format string) error {
+	judged := make([]report.Judged, 0, len(paths))
+	worst := spec.Pass
+	var failed []*failure
+	for _, path := range paths {
+		result, err := a.backend.check(ctx, path, a.stdin, opt)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			f := asFailure(err)
+			failed = append(failed, f)
+			judged = append(judged, report.Judged{Trace: path, Failure: new(f.json()), Why: f.Error()})
+			continue
+		}
+		worst = spec.Worst(worst, result.Verdict)
+		judged = append(judged, report.Judged{Trace: path, Result: result})
+	}
+	a.status = worst.ExitStatus()
+	if len(failed) > 0 {
+		f := slices.MaxFunc(failed, func(a, b *failure) int { return cmp.Compare(a.status, b.status) })
+		if more := len(failed) - 1; more > 0 {
+			f.try = strings.TrimPrefix(fmt.Sprintf("%s; %d more could not be judged either", f.try, more), "; ")
+		}
+		a.status = a.say(f)
+	}
+	if format == formatJSON {
+		return report.TracesJSON(a.stdout, judged)
+	}
+	return report.TracesText(a.stdout, judged, a.reportOptions())
 }
 
 // checkTrace reads a trace and judges it.

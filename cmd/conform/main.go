@@ -73,10 +73,15 @@ func (a *app) main(ctx context.Context, args []string) (status int) {
 
 // fail says what went wrong: one line for a person, and an object for a program.
 func (a *app) fail(f *failure, asJSON bool) int {
-	fmt.Fprintf(a.stderr, "conform: %s\n", report.Clean(f.Error()))
 	if asJSON {
 		_ = report.FailureJSON(a.stdout, f.json())
 	}
+	return a.say(f)
+}
+
+// say tells a person of a failure, in one line. It returns the exit status.
+func (a *app) say(f *failure) int {
+	fmt.Fprintf(a.stderr, "conform: %s\n", report.Clean(f.Error()))
 	return f.status
 }
 

@@ -178,7 +178,7 @@ func shownBy(f check.Finding) string {
 	const most = 4
 	var ids []string
 	for _, e := range f.Events {
-		if id := fmt.Sprintf("%s#%d", e.Src, e.Seq); !strings.Contains(f.Text, id) {
+		if id := eventName(e); !strings.Contains(f.Text, id) {
 			ids = append(ids, id)
 		}
 	}

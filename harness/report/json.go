@@ -12,7 +12,7 @@ import (
 // JSON writes a run's result tree, indented, with a line end.
 func JSON(w io.Writer, r *harness.RunResult) error {
 	out := *r
-	out.Rules = list(out.Rules)
+	out.Rules, out.Signals = list(out.Rules), list(out.Signals)
 	out.Scenarios = append([]harness.ScenarioResult{}, out.Scenarios...)
 	for i := range out.Scenarios {
 		sc := &out.Scenarios[i]
@@ -25,9 +25,14 @@ func JSON(w io.Writer, r *harness.RunResult) error {
 
 // TraceJSON writes the result of judging one trace.
 func TraceJSON(w io.Writer, r *check.Result) error {
+	return Encode(w, listed(r))
+}
+
+// listed is a result without a list that is null.
+func listed(r *check.Result) *check.Result {
 	out := *r
 	out.Rules, out.Signals = ruleLists(out.Rules), list(out.Signals)
-	return Encode(w, out)
+	return &out
 }
 
 // Failure is what a program is told where there is no verdict about the stack:

@@ -77,20 +77,50 @@ func (p *page) rules(rows []ruleRow) {
 	}
 }
 
-func (p *page) signals(signals []check.SignalResult) {
+// signals says of each kind of signal what it claims, what held at every emission,
+// and what refutes more. Traces below dir are named relative to it.
+func (p *page) signals(signals []check.SignalResult, dir string) {
 	if len(signals) == 0 {
 		return
 	}
 	p.line("")
-	p.line(fmt.Sprintf("  %-28s %-13s %-13s %6s", "signal", "claims", "held", "seen"))
+	p.line(fmt.Sprintf("  %-28s %-10s %-10s %8s  %s", "signal", "declared", "inferred", "seen", "counterexample to more"))
 	shown := min(len(signals), 2*maxLines)
 	for _, s := range signals[:shown] {
-		p.line(fmt.Sprintf("  %-28s %-13s %-13s %6s", Clean(s.Signal), orDash(s.Claims), orDash(s.Inferred), number(s.Seen)))
+		p.line(fmt.Sprintf("  %-28s %-10s %-10s %8s  %s", Clean(s.Signal), orDash(s.Claims), orDash(s.Inferred), number(s.Seen), counterexample(&s, dir)))
 	}
 	if more := len(signals) - shown; more > 0 {
 		p.line(fmt.Sprintf("  and %s more", count(more, "kind")))
 	}
 }
+
+// counterexample says what refutes that a kind of signal proves more than was
+// inferred: what it claims, where that was refuted, else the least that was.
+func counterexample(s *check.SignalResult, dir string) string {
+	if len(s.Refuted) == 0 {
+		return ""
+	}
+	r := s.Refuted[0]
+	for _, other := range s.Refuted {
+		if other.Claim == s.Claims || s.Claims == spec.ClaimsDrained {
+			r = other
+		}
+	}
+	how := "begin after" // stopped
+	if r.Claim == spec.ClaimsCompleted {
+		how = "be open at"
+	}
+	text := string(r.Claim)
+	if len(r.Events) == 2 {
+		text += fmt.Sprintf(": %s may %s %s", eventName(r.Events[1]), how, eventName(r.Events[0]))
+	}
+	if r.Trace != "" {
+		text += ", in " + strings.TrimPrefix(r.Trace, dir+"/")
+	}
+	return Clean(text)
+}
+
+func eventName(id spec.EventID) string { return fmt.Sprintf("%s#%d", id.Src, id.Seq) }
 
 // clocks adds a line for each clock but the first, against that.
 func (p *page) clocks(clocks []check.ClockResult) {

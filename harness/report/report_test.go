@@ -213,7 +213,10 @@ func TestTraceText(t *testing.T) {
 	r := &check.Result{
 		Verdict: spec.Fail, Rules: failed().Scenarios[0].Rules, Stats: stats(),
 		Signals: []check.SignalResult{
-			{Signal: "ABORT_ACK/3", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsReceived, Seen: 12},
+			{Signal: "ABORT_ACK/3", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsReceived, Seen: 12, Refuted: []check.Refutation{
+				{Claim: spec.ClaimsStopped, Events: []spec.EventID{{Src: "p", Seq: 4}, {Src: "p", Seq: 9}}},
+				{Claim: spec.ClaimsCompleted, Events: []spec.EventID{{Src: "p", Seq: 4}, {Src: "p\n", Seq: 3}}},
+			}},
 			{Signal: "STATUS/4", Seen: 60},
 		},
 		Clocks: []check.ClockResult{
@@ -231,6 +234,56 @@ func TestTraceText(t *testing.T) {
 	b.Reset()
 	require.NoError(t, TraceText(&b, "-", &check.Result{Verdict: spec.Inconclusive}, Options{}))
 	golden(t, "trace-empty.txt", b.Bytes())
+}
+
+// Several traces: what they show together, then each under its name, the one that
+// could not be read too.
+func TestTraces(t *testing.T) {
+	drained := check.SignalResult{Signal: "STATUS", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 3}
+	open := drained
+	open.Inferred, open.Refuted = spec.ClaimsStopped, []check.Refutation{
+		{Claim: spec.ClaimsCompleted, Events: []spec.EventID{{Src: "p", Seq: 4}, {Src: "p", Seq: 3}}},
+	}
+	traces := []Judged{
+		{Trace: "a.jsonl", Result: &check.Result{Verdict: spec.Pass, Rules: rules(3), Stats: stats(), Signals: []check.SignalResult{drained}}},
+		{Trace: "b\x1b.jsonl", Why: "b.jsonl:3: null; expected a string", Failure: &Failure{File: "b.jsonl", Line: 3, Found: "null", Expected: "a string"}},
+		{Trace: "c.jsonl", Result: &check.Result{
+			Verdict: spec.Fail, Rules: failed().Scenarios[0].Rules, Stats: stats(), Signals: []check.SignalResult{open},
+			Notes: []string{"source p ends without a seal"},
+		}},
+	}
+	var b bytes.Buffer
+	require.NoError(t, TracesText(&b, traces, Options{}))
+	golden(t, "traces.txt", b.Bytes())
+	b.Reset()
+	require.NoError(t, TracesJSON(&b, traces))
+	require.NotContains(t, b.String(), "null,")
+	var got struct {
+		Verdict spec.Verdict
+		Rules   []harness.RuleSummary
+		Signals []check.SignalResult
+		Traces  []struct {
+			Trace   string
+			Verdict spec.Verdict
+			Rules   []check.RuleResult
+			Error   *Failure
+		}
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+	require.Equal(t, spec.Error, got.Verdict)
+	require.Equal(t, harness.RuleSummary{ID: spec.BLK1, Verdict: spec.Pass, Judged: 403}, got.Rules[0])
+	require.Equal(t, []check.SignalResult{{
+		Signal: "STATUS", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsStopped, Seen: 6,
+		Refuted: []check.Refutation{{Claim: spec.ClaimsCompleted, Trace: "c.jsonl", Events: open.Refuted[0].Events}},
+	}}, got.Signals)
+	require.Len(t, got.Traces, 3)
+	require.Equal(t, "b\x1b.jsonl", got.Traces[1].Trace)
+	require.Equal(t, spec.Error, got.Traces[1].Verdict)
+	require.Equal(t, traces[1].Failure, got.Traces[1].Error)
+	require.Equal(t, spec.Fail, got.Traces[2].Verdict)
+	require.Len(t, got.Traces[2].Rules, len(spec.Rules()))
+	require.Error(t, TracesText(brokenWriter{}, traces, Options{}))
+	require.Error(t, TracesJSON(brokenWriter{}, traces))
 }
 
 func TestJSON(t *testing.T) {
@@ -360,7 +413,10 @@ func engineRun() *harness.RunResult {
 			ID: "ack-lost", Mode: "mooncake", Seed: 1, Verdict: spec.Pass, Rules: rules(9), Stats: stats(),
 			Trace: "runs/2/ack-lost.mooncake.1", Capacity: other, Hooks: hooks,
 			Signals: []check.SignalResult{
-				{Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsDrained, Seen: 2},
+				{
+					Signal: "ABORT_ACK/4", Claims: spec.ClaimsDrained, Inferred: spec.ClaimsStopped, Seen: 2,
+					Refuted: []check.Refutation{{Claim: spec.ClaimsCompleted, Events: []spec.EventID{{Src: "prefill-0", Seq: 7}, {Src: "prefill-0", Seq: 5}}}},
+				},
 				{Signal: "ABORT_ACK/2", Claims: spec.ClaimsReceived, Seen: 4},
 			},
 			Settled: []check.SettledResult{
@@ -369,9 +425,13 @@ func engineRun() *harness.RunResult {
 			},
 		},
 	}
+	var signals []check.TraceSignals
+	for _, sc := range scenarios {
+		signals = append(signals, check.TraceSignals{Trace: sc.Trace, Signals: sc.Signals})
+	}
 	return &harness.RunResult{
 		Verdict: spec.Inconclusive, Adapter: "sglang", Engine: "sglang@0.5.23", Device: "cpu", Dir: "runs/2",
-		Rules: sum(scenarios), Scenarios: scenarios, Seconds: 61,
+		Rules: sum(scenarios), Signals: check.JoinSignals(signals), Scenarios: scenarios, Seconds: 61,
 	}
 }
 

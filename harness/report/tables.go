@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"conform/harness"
-	"conform/spec/check"
 )
 
 // runTables writes what all scenarios of a run say of the stack itself: what its
@@ -17,7 +16,7 @@ import (
 func runTables(p *page, r *harness.RunResult) {
 	capacityTable(p, r)
 	p.settled(runSettled(r))
-	p.signals(runSignals(r))
+	p.signals(r.Signals, r.Dir)
 	hookTable(p, r)
 }
 
@@ -67,29 +66,6 @@ func limitWord(n int64) string {
 		return "-"
 	}
 	return number(int(n))
-}
-
-// runSignals joins the signals of all scenarios. A kind that proved more in one
-// scenario than in another has a row for each: where a scenario had nothing to
-// judge it by, that must not hide what another one shows.
-func runSignals(r *harness.RunResult) []check.SignalResult {
-	all := map[check.SignalResult]int{}
-	for _, sc := range r.Scenarios {
-		for _, s := range sc.Signals {
-			seen := s.Seen
-			s.Seen = 0
-			all[s] += seen
-		}
-	}
-	var rows []check.SignalResult
-	for s, seen := range all {
-		s.Seen = seen
-		rows = append(rows, s)
-	}
-	slices.SortFunc(rows, func(a, b check.SignalResult) int {
-		return cmp.Or(cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Claims, b.Claims), cmp.Compare(b.Seen, a.Seen), cmp.Compare(a.Inferred, b.Inferred))
-	})
-	return rows
 }
 
 // hookTable says what became of the probes' hooks: one line for the sources that

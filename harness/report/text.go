@@ -39,42 +39,13 @@ func Text(w io.Writer, r *harness.RunResult, o Options) error {
 	p.headline(verdict, runHeadline(r))
 	runScope(p, r)
 	if r.Verdict != spec.Error || slices.ContainsFunc(r.Rules, func(s harness.RuleSummary) bool { return s.Judged > 0 }) {
-		runRules(p, r)
+		p.runRules(r.Rules)
 	}
 	groups := runGroups(r)
 	writeGroups(p, groups)
 	notReached(p, r)
 	runTables(p, r)
 	closing(p, r, groups, o)
-	return p.flush(w)
-}
-
-// TraceText writes the summary of one judged trace. The trace is named as the
-// user gave it.
-func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
-	p := &page{color: o.Color}
-	p.headline(r.Verdict, traceHeadline(r))
-	s := r.Stats
-	p.field("trace", trace)
-	p.field("judged", fmt.Sprintf("%s of %s, %s; %s", count(s.Events, "event"), count(s.Sources, "source"),
-		count(s.Workers, "worker"), statsLine(s)))
-	p.field("evidence", "up to "+levelReached(r.Rules).String())
-	if s.Histories > 0 {
-		p.field("porcupine", fmt.Sprintf("judged %s of blocks too: %s refused, %s undecided",
-			historyCount(s.Histories), number(s.Refused), number(s.Undecided)))
-	}
-	p.rules(traceRules(r))
-	groups := groupPlaces(placesOf(nil, r.Rules))
-	writeGroups(p, groups)
-	p.settled(r.Settled)
-	p.signals(r.Signals)
-	p.clocks(r.Clocks)
-	p.list("what limits the verdict", r.Notes)
-	if len(groups) > 0 {
-		p.line("")
-		p.field("in words", fmt.Sprintf("%s explain %s", o.program(), Quote(trace)))
-		p.field("the rule", fmt.Sprintf("%s spec %s", o.program(), groups[0].rule))
-	}
 	return p.flush(w)
 }
 
@@ -104,22 +75,6 @@ func broken(rules []harness.RuleSummary) string {
 		}
 	}
 	return strings.Join(ids, ", ")
-}
-
-func traceHeadline(r *check.Result) string {
-	n := 0
-	for i := range r.Rules {
-		n += found(&r.Rules[i])
-	}
-	switch {
-	case n > 0:
-		return count(n, "finding")
-	case r.Verdict == spec.Pass:
-		return "every rule that was judged held, and evidence forced it"
-	case r.Verdict == spec.Inconclusive:
-		return "events that the rules need are missing"
-	}
-	return ""
 }
 
 // runScope says in two or three lines what the verdict is about, and no more.
@@ -158,15 +113,13 @@ func runScope(p *page, r *harness.RunResult) {
 }
 
 func addStats(a, b check.Stats) check.Stats {
-	a.Events += b.Events
-	a.Leases += b.Leases
-	a.Reused += b.Reused
-	a.Accesses += b.Accesses
-	a.Handoffs += b.Handoffs
-	a.Requests += b.Requests
-	a.Signals += b.Signals
-	a.Faults += b.Faults
-	return a
+	return check.Stats{
+		Events: a.Events + b.Events, Sources: a.Sources + b.Sources, Workers: a.Workers + b.Workers,
+		Blocks: a.Blocks + b.Blocks, Leases: a.Leases + b.Leases, Reused: a.Reused + b.Reused,
+		Accesses: a.Accesses + b.Accesses, Handoffs: a.Handoffs + b.Handoffs, Requests: a.Requests + b.Requests,
+		Signals: a.Signals + b.Signals, Faults: a.Faults + b.Faults,
+		Histories: a.Histories + b.Histories, Refused: a.Refused + b.Refused, Undecided: a.Undecided + b.Undecided,
+	}
 }
 
 func statsLine(s check.Stats) string {
@@ -185,21 +138,12 @@ func levelReached(rules []check.RuleResult) spec.Level {
 	return top
 }
 
-func runRules(p *page, r *harness.RunResult) {
-	rows := make([]ruleRow, 0, len(r.Rules))
-	for _, rule := range r.Rules {
+func (p *page) runRules(rules []harness.RuleSummary) {
+	rows := make([]ruleRow, 0, len(rules))
+	for _, rule := range rules {
 		rows = append(rows, ruleRow{rule.ID, rule.Verdict, rule.Judged, rule.Findings})
 	}
 	p.rules(rows)
-}
-
-func traceRules(r *check.Result) []ruleRow {
-	rows := make([]ruleRow, 0, len(r.Rules))
-	for i := range r.Rules {
-		rule := &r.Rules[i]
-		rows = append(rows, ruleRow{rule.ID, rule.Verdict, rule.Judged, found(rule)})
-	}
-	return rows
 }
 
 func notReached(p *page, r *harness.RunResult) {
@@ -276,11 +220,4 @@ func named(sc *harness.ScenarioResult) string {
 		s += " " + sc.Mode
 	}
 	return fmt.Sprintf("%s seed %d", s, sc.Seed)
-}
-
-func historyCount(n int) string {
-	if n == 1 {
-		return "1 history"
-	}
-	return number(n) + " histories"
 }

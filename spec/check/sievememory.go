@@ -92,7 +92,7 @@ type sieveAccess struct {
 	pos     int32
 	endAt   int32
 	seq     uint64 // of the begin
-	beginBy int64 // the latest times of the two, on their clocks
+	beginBy int64  // the latest times of the two, on their clocks
 	endBy   int64
 	endTh   int32
 	fronts  []sieveFront
