@@ -3,6 +3,7 @@ package engines
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -114,6 +115,16 @@ func TestEmbeddedLocks(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, cuda.Base.Stubs, "a GPU needs the real libraries")
 		require.NotEqual(t, cpu.Digest(), cuda.Digest())
+	}
+	for version, base := range map[string]string{"0.15.1": "vllm-cpu-torch2.10", "0.16.0": "vllm-cpu-torch2.10", "0.29.0": "vllm-cpu-torch2.13", "0.32.0": "vllm-cpu-torch2.13"} {
+		cpu, err := c.Find("vllm@"+version, CPU)
+		require.NoError(t, err)
+		require.Equal(t, base, cpu.Base.Name, "versions of one torch share a base")
+		require.Equal(t, []string{stubCUDA}, cpu.Base.Stubs)
+		require.Equal(t, "vllm-cpu", cpu.Engine.Packages[len(cpu.Engine.Packages)-1].Name, "the build for CPUs")
+		cuda, err := c.Find("vllm@"+version, CUDA)
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(cuda.Engine.Packages, func(p Package) bool { return p.Name == "vllm" && p.Version == version }), "the stock wheel")
 	}
 	for _, r := range c.Recipes() {
 		require.NotEmpty(t, r.Pythons(), r.Spec())
