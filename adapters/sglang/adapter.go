@@ -13,6 +13,7 @@ import (
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/adapters/engines/launch"
 	"conform/spec"
 	"conform/traces"
@@ -42,7 +43,7 @@ type Adapter struct {
 	mu       sync.Mutex
 	launcher launch.Launcher
 	env      *engines.Environment
-	answers  *answers
+	answers  *fleet.Answers
 	temp     string // a folder for the workers' temporary files
 	probe    string // the folder of the probe
 	model    string
@@ -100,31 +101,27 @@ func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
 	if err != nil {
 		return err
 	}
-	cache, err := cacheDir()
+	cache, err := fleet.CacheDir("sglang")
 	if err != nil {
 		return err
 	}
-	if a.probe, err = unpack(cache); err != nil {
+	if a.probe, err = probe.Unpack(cache); err != nil {
 		return fmt.Errorf("unpack the probe: %w", err)
 	}
-	if a.model, a.modelSum, err = modelOf(cache, cfg.Model); err != nil {
+	if a.model, a.modelSum, err = fleet.Model(cache, cfg.Model); err != nil {
 		return err
 	}
 	if a.temp, err = os.MkdirTemp("", "conform-"); err != nil {
 		return err
 	}
 	a.env = env
-	a.answers = openAnswers(filepath.Join(cache, "answers"), env.Version, env.Device, a.modelSum)
+	a.answers = fleet.OpenAnswers(filepath.Join(cache, "answers"), env.Version, env.Device, a.modelSum)
 	if os.Getenv(plainVariable) != "" || cfg.Device != engines.CPU { // what has touched a GPU can't be forked
 		a.launcher = launch.Plain(env, module)
 		return nil
 	}
-	script, err := files.ReadFile("serve/serve.py")
-	if err != nil {
-		return err
-	}
 	forks, err := launch.NewForkServer(ctx, env, launch.ForkOptions{
-		Dir: a.temp, Script: string(script), Module: module, Preload: preload, Env: env.Environ(a.inherited()),
+		Dir: a.temp, Script: script, Module: module, Preload: preload, Env: env.Environ(a.inherited()),
 	})
 	if err != nil {
 		return err
@@ -188,17 +185,17 @@ func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache, err := cacheDir()
+	cache, err := fleet.CacheDir("sglang")
 	if err != nil {
 		return "", err
 	}
-	model := filepath.Join(cache, fmt.Sprintf("model-%d", modelSeed))
+	model := fleet.BuiltinModel(cache)
 	if cfg.Model != "" {
 		if model, err = filepath.Abs(cfg.Model); err != nil {
 			return "", err
 		}
 	}
-	probe, _, err := probeDir(cache)
+	front, err := probe.Dir(cache)
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +210,7 @@ func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 			return "", err
 		}
 		own := slices.Concat(env.Env, w.environment(cfg, os.TempDir()), []string{
-			variable, "PYTHONPATH=" + strings.Join(append([]string{probe}, env.PythonPath...), string(os.PathListSeparator)),
+			variable, "PYTHONPATH=" + strings.Join(append([]string{front}, env.PythonPath...), string(os.PathListSeparator)),
 		})
 		b.WriteString(plain.Describe(launch.Spec{Worker: w.id, Argv: w.argv(cfg, model), Env: own}) + "\n")
 	}

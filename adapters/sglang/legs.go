@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"conform/adapters"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
 
@@ -251,12 +252,12 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 	for i, m := range to {
 		resp, err := adapters.PostJSON(ctx, s.legs, m.http.Addr(), "/abort_request", map[string]any{"rid": id})
 		if err != nil {
-			errs[i] = fmt.Errorf("abort %s at %s: %w", id, m.id(), err)
+			errs[i] = fmt.Errorf("abort %s at %s: %w", id, m.Name(), err)
 			continue
 		}
 		resp.Body.Close()
 		if resp.StatusCode >= 300 {
-			errs[i] = fmt.Errorf("abort %s at %s: %s", id, m.id(), resp.Status)
+			errs[i] = fmt.Errorf("abort %s at %s: %s", id, m.Name(), resp.Status)
 		}
 	}
 	return errors.Join(errs...)
@@ -271,17 +272,14 @@ func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) err
 	if tokens < 1 || output < 1 {
 		return fmt.Errorf("fill %s with %d and %d tokens: %w", worker, tokens, output, adapters.ErrUnsupported)
 	}
-	s.mu.Lock()
-	s.fills++
-	n := s.fills
-	s.mu.Unlock()
+	n := int(s.fills.Add(1))
 	room := uint64(n)
 	prompt := make([]int32, tokens)
 	for i := range prompt {
 		prompt[i] = 3 + int32((i*31+n*17)%1000)
 	}
 	body := generateBody{ID: fmt.Sprintf("f-%04d", n), InputIDs: prompt, Sampling: greedy(output), Host: fakeHost, Port: 1, Room: &room}
-	answer, err := s.leg(ctx, local(m.worker.ports.http), body, 1)
+	answer, err := s.leg(ctx, fleet.Local(m.worker.ports.http), body, 1)
 	if err == nil && answer.Status >= 300 {
 		err = fmt.Errorf("fill %s with %d tokens: status %d", worker, tokens, answer.Status)
 	}

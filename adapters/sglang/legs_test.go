@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -262,20 +261,6 @@ func TestProcessesThatAreNotThere(t *testing.T) {
 	_, _, err := s.Idle(t.Context())
 	require.Error(t, err)
 	require.Empty(t, s.Served())
-}
-
-func TestProbedSaysWhy(t *testing.T) {
-	s, _ := clients(t, adapters.Topology{})
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "events"), 0o700))
-	w := worker{id: "decode-0", ranks: 2}
-	require.ErrorContains(t, s.probed(dir, w), "worker decode-0: it left no word why")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "events", "decode-0.jsonl"), nil, 0o600))
-	require.ErrorContains(t, s.probed(dir, w), "worker decode-0.r1:")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "events", "decode-0.r1.jsonl"), nil, 0o600))
-	require.NoError(t, s.probed(dir, w))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "probe-decode-0.error"), []byte("TypeError: no pool\n"), 0o600))
-	require.ErrorContains(t, s.probed(dir, w), "TypeError: no pool", "it had made its source, and then failed")
 }
 
 func TestAdapterThatIsNotOpen(t *testing.T) {

@@ -3,14 +3,11 @@ package sglang
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +43,6 @@ func TestWorkersOfATopology(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("%s/%d/%d", w.id, w.index, w.ranks))
 	}
 	require.Equal(t, []string{"prefill-0/0/2", "prefill-1/1/2", "decode-0/0/1", "decode-1/1/1", "decode-2/2/1"}, ids)
-	require.Equal(t, []string{"w", "w.r1"}, []string{rankName("w", 0), rankName("w", 1)})
 }
 
 func TestArgv(t *testing.T) {
@@ -158,190 +154,6 @@ func TestRooms(t *testing.T) {
 		_, err := roomFor(adapters.Request{ID: "r", Handoff: text})
 		require.ErrorIs(t, err, adapters.ErrUnsupported, text)
 	}
-}
-
-func TestPorts(t *testing.T) {
-	got, err := freePorts(50)
-	require.NoError(t, err)
-	require.Len(t, got, 50)
-	low, high := handedOut()
-	for i, port := range got {
-		require.False(t, port >= low && port <= high, "the system hands %d out by itself", port)
-		require.NotContains(t, got[:i], port)
-		ln, err := net.Listen("tcp", local(port))
-		require.NoError(t, err)
-		require.NoError(t, ln.Close())
-	}
-	_, err = freePorts(highestPort)
-	require.ErrorIs(t, err, errNoPorts)
-}
-
-func TestAnswers(t *testing.T) {
-	dir := t.TempDir()
-	model := strings.Repeat("a", 64)
-	a := openAnswers(dir, "0.5.23", "cpu", model)
-	require.Nil(t, a.get([]int32{1}, 1))
-	a.put([]int32{1}, []int32{5, 6, 7})
-	a.put([]int32{1}, []int32{5}) // shorter: nothing is forgotten
-	require.Equal(t, []int32{5, 6}, a.get([]int32{1}, 2))
-	require.Nil(t, a.get([]int32{1}, 4))
-	require.Nil(t, a.get([]int32{2}, 1))
-	require.Equal(t, []int32{5, 6, 9}, append(a.get([]int32{1}, 2), 9))
-	require.Equal(t, []int32{5, 6, 7}, a.get([]int32{1}, 3), "what a caller appends to is its own")
-	require.Equal(t, []adapters.Prompt{{Tokens: []int32{1}, Output: 4}, {Tokens: []int32{2}, Output: 1}},
-		a.missing([]adapters.Prompt{{Tokens: []int32{1}, Output: 4}, {Tokens: []int32{1}, Output: 3}, {Tokens: []int32{2}, Output: 1}}))
-	require.NoError(t, a.save())
-	require.Equal(t, []int32{5, 6, 7}, openAnswers(dir, "0.5.23", "cpu", model).get([]int32{1}, 3))
-	require.Nil(t, openAnswers(dir, "0.5.23", "cuda", model).get([]int32{1}, 3), "another device computes otherwise")
-	require.Nil(t, openAnswers(dir, "0.5.20", "cpu", model).get([]int32{1}, 3))
-	require.NotEqual(t, promptKey([]int32{1, 2}), promptKey([]int32{1, 3}))
-}
-
-func TestAnswersFileIsNotTrusted(t *testing.T) {
-	dir := t.TempDir()
-	model := strings.Repeat("a", 64)
-	for name, text := range map[string]string{"torn": `{"a":[1,2`, "other": `[1]`, "null": `null`, "types": `{"a":"x"}`, "empty": ``} {
-		a := openAnswers(dir, "v", "cpu", model)
-		require.NoError(t, os.WriteFile(a.path, []byte(text), 0o600))
-		a = openAnswers(dir, "v", "cpu", model)
-		require.Empty(t, a.known, name)
-		a.put([]int32{1}, []int32{2})
-		require.NoError(t, a.save(), name)
-		require.Len(t, openAnswers(dir, "v", "cpu", model).known, 1, name)
-	}
-	a := openAnswers(dir, "v", "cpu", model)
-	require.NoError(t, os.Truncate(a.path, maxAnswerFile+1))
-	require.Empty(t, openAnswers(dir, "v", "cpu", model).known, "too large")
-	require.NoError(t, os.Remove(a.path))
-	require.NoError(t, os.Mkdir(a.path, 0o700))
-	a = openAnswers(dir, "v", "cpu", model)
-	a.put([]int32{1}, []int32{2})
-	require.Error(t, a.save())
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, left, 1, "no temporary file is left")
-}
-
-// Two runs at once keep each other's answers, and a file that is read is whole.
-func TestAnswersOfSeveralRuns(t *testing.T) {
-	dir := t.TempDir()
-	model := strings.Repeat("b", 64)
-	one, two := openAnswers(dir, "v", "cpu", model), openAnswers(dir, "v", "cpu", model)
-	one.put([]int32{1}, []int32{1})
-	two.put([]int32{2}, []int32{2})
-	require.NoError(t, one.save())
-	require.NoError(t, two.save())
-	require.Len(t, openAnswers(dir, "v", "cpu", model).known, 2)
-	var wg sync.WaitGroup
-	for i := range int32(4) {
-		wg.Go(func() {
-			a := openAnswers(dir, "v", "cpu", model)
-			for j := range int32(20) {
-				a.put([]int32{i, j}, []int32{j})
-				a.get([]int32{i, j}, 1)
-				if err := a.save(); err != nil {
-					t.Error(err)
-				}
-				if len(openAnswers(dir, "v", "cpu", model).known) < 2 {
-					t.Error("a torn file")
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func TestUnpack(t *testing.T) {
-	cache := filepath.Join(t.TempDir(), "cache")
-	dir, err := unpack(cache)
-	require.NoError(t, err)
-	named, paths, err := probeDir(cache)
-	require.NoError(t, err)
-	require.Equal(t, named, dir)
-	require.Greater(t, len(paths), 12)
-	for _, want := range []string{"conform_sglang_probe/__init__.py", "conform_sglang_probe-1.dist-info/entry_points.txt"} {
-		require.FileExists(t, filepath.Join(dir, want))
-	}
-	init := filepath.Join(dir, "conform_sglang_probe", "__init__.py")
-	before, err := os.Stat(init)
-	require.NoError(t, err)
-	_, err = unpack(cache)
-	require.NoError(t, err)
-	again, err := os.Stat(init)
-	require.NoError(t, err)
-	require.True(t, os.SameFile(before, again), "what is whole is left alone")
-
-	for name, damage := range map[string]func() error{
-		"torn":    func() error { return os.Truncate(init, 10) },
-		"missing": func() error { return os.RemoveAll(filepath.Dir(init)) },
-		"a file":  func() error { return os.Remove(init) },
-	} {
-		require.NoError(t, damage(), name)
-		_, err = unpack(cache)
-		require.NoError(t, err, name)
-		require.True(t, holds(dir, paths), name)
-	}
-	left, err := os.ReadDir(cache)
-	require.NoError(t, err)
-	require.Len(t, left, 1, "nothing else is left")
-
-	blocked := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
-	_, err = unpack(blocked)
-	require.Error(t, err)
-}
-
-func TestUnpackAtOnce(t *testing.T) {
-	cache := t.TempDir()
-	dir, paths, err := probeDir(cache)
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "conform_sglang_probe"), 0o755)) // of one that was interrupted
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			got, err := unpack(cache)
-			if err != nil || got != dir {
-				t.Errorf("unpacked into %q: %v", got, err)
-			}
-		})
-	}
-	wg.Wait()
-	require.True(t, holds(dir, paths))
-	left, err := os.ReadDir(cache)
-	require.NoError(t, err)
-	require.Len(t, left, 1)
-}
-
-func TestModels(t *testing.T) {
-	cache := filepath.Join(t.TempDir(), "cache")
-	folder, sum, err := modelOf(cache, "")
-	require.NoError(t, err)
-	require.FileExists(t, filepath.Join(folder, "config.json"))
-	again, sameSum, err := modelOf(cache, "")
-	require.NoError(t, err)
-	require.Equal(t, []string{folder, sum}, []string{again, sameSum})
-
-	own := t.TempDir()
-	_, _, err = modelOf(cache, own)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, os.WriteFile(filepath.Join(own, "config.json"), []byte("{}"), 0o600))
-	_, _, err = modelOf(cache, own)
-	require.ErrorIs(t, err, errNoWeights)
-	weights := filepath.Join(own, "a.safetensors")
-	require.NoError(t, os.WriteFile(weights, []byte("w"), 0o600))
-	_, first, err := modelOf(cache, own)
-	require.NoError(t, err)
-	require.Len(t, first, 64)
-	require.NoError(t, os.WriteFile(weights, []byte("ww"), 0o600))
-	_, second, err := modelOf(cache, own)
-	require.NoError(t, err)
-	require.NotEqual(t, first, second)
-
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "config.json"), []byte("{}"), 0o600))
-	_, _, err = modelOf(cache, "")
-	require.Error(t, err, "somebody has altered the built-in one")
-	_, _, err = modelOf(filepath.Join(own, "config.json"), "")
-	require.Error(t, err)
 }
 
 // A shell reads each line of Describe back as a command with its environment.

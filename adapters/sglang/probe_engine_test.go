@@ -36,11 +36,11 @@ func TestHooksBindInInstalledEngines(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			probe, err := unpack(t.TempDir())
+			front, err := probe.Unpack(t.TempDir())
 			require.NoError(t, err)
 			var stderr bytes.Buffer
 			cmd := exec.CommandContext(t.Context(), env.Python, filepath.Join("probe", "tests", "selfcheck.py"), c.version, c.connector)
-			cmd.Env, cmd.Stderr = env.Environ(os.Environ(), probe), &stderr
+			cmd.Env, cmd.Stderr = env.Environ(os.Environ(), front), &stderr
 			out, err := cmd.Output()
 			require.NoError(t, err, stderr.String())
 			at := strings.LastIndex(string(out), "SELFCHECK ")

@@ -1,4 +1,4 @@
-package sglang
+package fleet
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 )
 
 // The range that ports are taken from: above those of well-known services and those
@@ -18,10 +19,12 @@ const (
 	maxTries    = 20000
 )
 
-var errNoPorts = errors.New("no free port of the loopback interface")
+// ErrNoPorts is a loopback interface without a free port.
+var ErrNoPorts = errors.New("no free port of the loopback interface")
 
-// freePorts finds ports of the loopback interface that nobody listens on now.
-func freePorts(n int) ([]int, error) {
+// FreePorts finds n ports of the loopback interface that nobody listens on now. The
+// error wraps [ErrNoPorts].
+func FreePorts(n int) ([]int, error) {
 	low, high := handedOut()
 	var got []int
 	for range min(100*(n+1), maxTries) {
@@ -32,15 +35,18 @@ func freePorts(n int) ([]int, error) {
 		if port >= low && port <= high || slices.Contains(got, port) {
 			continue
 		}
-		ln, err := net.Listen("tcp", local(port))
+		ln, err := net.Listen("tcp", Local(port))
 		if err != nil {
 			continue
 		}
 		_ = ln.Close()
 		got = append(got, port)
 	}
-	return nil, fmt.Errorf("%w between %d and %d", errNoPorts, lowestPort, highestPort)
+	return nil, fmt.Errorf("%w between %d and %d", ErrNoPorts, lowestPort, highestPort)
 }
+
+// Local is a port of the loopback interface as host:port.
+func Local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // handedOut is the range of ports that this system hands out by itself, where it lies
 // above the lowest that are taken here; else they overlap, and it is taken for empty.

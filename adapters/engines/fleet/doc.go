@@ -1,0 +1,16 @@
+// Package fleet is what the adapters of real engines have in common: the workers of
+// one stack, and what those need.
+//
+// An adapter says how a worker is started, where its proxies stand and what its
+// messages mean. All else is here, and the same for each engine:
+//
+//   - A [Fleet] keeps the workers: it starts an incarnation of one, finds it by
+//     name, pauses, kills and follows it, and ends every process when the stack stops.
+//   - [Answers] are the right answers of a build and a model, taken once from a worker
+//     that no fault reaches, and kept in the user's cache.
+//   - [FreePorts] finds ports that nobody will take in the meantime.
+//   - [Unpack] puts a probe's Python where processes can import it, [Model] gives the
+//     folder of the model to serve.
+//   - [Stillness] tells a stack that is idle from one that holds something forever;
+//     [Served] and [Probed] read what probes left in the run directory.
+package fleet
