@@ -123,12 +123,9 @@ func (c *court) openCases() error {
 			k.state = caseUnknown
 			continue
 		}
-		if err := c.spend(c.h.ev[a.begin].Blocks); err != nil {
-			return err
-		}
 		k.fences = c.fencesOf(a)
 		seen := map[int64]bool{} // a list may name a block twice
-		for n := range c.h.ev[a.begin].Blocks.All {
+		for n := range c.h.blocksOf(a.begin).All {
 			if seen[n] {
 				continue
 			}

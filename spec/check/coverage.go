@@ -106,7 +106,7 @@ func (w *walk) step(e int32) {
 	ev := &w.h.ev[e]
 	switch {
 	case ev.K.Mutates():
-		w.blocks(w.h.poolOf[e], ev.Blocks, func(b spec.Block, _ int64) (spec.BlockOp, bool) {
+		w.blocks(w.h.poolOf[e], w.h.blocksOf(e), func(b spec.Block, _ int64) (spec.BlockOp, bool) {
 			return blockOp(ev), b.Leased || ev.K != spec.KindRevoke
 		})
 	case ev.K == spec.KindBegin:
@@ -151,7 +151,7 @@ func (w *walk) blocks(pool int32, blocks spec.Blocks, op func(spec.Block, int64)
 func (w *walk) begin(i int32) {
 	a, k := &w.h.accesses[i], &w.cases[i]
 	ev := &w.h.ev[a.begin]
-	w.blocks(a.pool, ev.Blocks, func(b spec.Block, n int64) (spec.BlockOp, bool) {
+	w.blocks(a.pool, w.h.blocksOf(a.begin), func(b spec.Block, n int64) (spec.BlockOp, bool) {
 		op := spec.BlockOp{
 			Kind: spec.KindBegin, Access: a.id, By: w.h.workers[a.by], Handoff: ev.Handoff, Mode: ev.Mode, Remote: a.by != a.target,
 			Generation: b.Generation,
@@ -186,7 +186,7 @@ func (w *walk) end(e int32) {
 		return
 	}
 	a := &w.h.accesses[i]
-	w.blocks(a.pool, w.h.ev[a.begin].Blocks, func(b spec.Block, _ int64) (spec.BlockOp, bool) {
+	w.blocks(a.pool, w.h.blocksOf(a.begin), func(b spec.Block, _ int64) (spec.BlockOp, bool) {
 		open := slices.ContainsFunc(b.Open, func(o spec.OpenAccess) bool { return o.ID == a.id })
 		return spec.BlockOp{Kind: spec.KindEnd, Access: a.id}, open
 	})

@@ -17,9 +17,12 @@ const none = int32(-1)
 const (
 	maxClocks   = 512
 	maxBlockOps = 20_000_000 // block numbers over all mutations and accesses
-	// maxEventBlocks bounds the block numbers of one event: each may take a kilobyte
-	// or two. It is a prompt of 262,144 tokens in blocks of one.
+	// maxEventBlocks bounds the block numbers of one event. It is a prompt of 262,144
+	// tokens in blocks of one.
 	maxEventBlocks = 1 << 18
+	// opsPerEvent bounds what is left of the block numbers after [history.fold], on
+	// average: each takes about a kilobyte.
+	opsPerEvent = 64
 )
 
 // history is the trace as the judges look it up. Events are named by their
@@ -57,6 +60,7 @@ type history struct {
 	emitting map[int32][]int32 // of a name: the emits that name it
 	fences   map[fenceKey][]int32
 	byKind   map[spec.Kind][]int32
+	folded   *folded // nil where the blocks of the events are judged one by one
 	// unknownEnds are ends of accesses that no begin of the trace started.
 	unknownEnds []int32
 }
@@ -199,6 +203,9 @@ func newHistory(tr *spec.Trace) (*history, error) {
 	}
 	for i := range h.ev {
 		h.pair(int32(i), sigs)
+	}
+	if err := h.fold(foldFrom); err != nil {
+		return nil, err
 	}
 	return h, nil
 }

@@ -233,6 +233,9 @@ func (c *court) result() *Result {
 // notes says what limits the verdict.
 func (c *court) notes() []string {
 	notes := slices.Concat(c.broken, c.remarks)
+	if c.h.folded != nil {
+		notes = append(notes, "the trace names many blocks: those that it only ever names together are judged as one, and a finding about one holds for each")
+	}
 	for i := range c.h.sources {
 		s := &c.h.sources[i]
 		switch {
@@ -301,7 +304,8 @@ func (c *court) countStats() Stats {
 	s.Workers = len(workers)
 	for i := range c.chains.blocks {
 		if n := len(c.chains.blocks[i].leases); n > 0 {
-			s.Blocks, s.Leases, s.Reused = s.Blocks+1, s.Leases+n, s.Reused+n-1
+			w := c.h.width(c.chains.blocks[i].pool, c.chains.blocks[i].number)
+			s.Blocks, s.Leases, s.Reused = s.Blocks+w, s.Leases+w*n, s.Reused+w*(n-1)
 		}
 	}
 	for _, req := range c.h.names.isReq {

@@ -63,7 +63,6 @@ type chains struct {
 	leases  []lease
 	granted map[blockName][]int32 // leases of the block granted under the handoff
 	held    map[blockName][]int32 // leases of the block held under the name
-	ops     int
 }
 
 func (c *chains) id(pool int32, number int64) int32 {
@@ -84,11 +83,8 @@ func (c *court) replay() error {
 	for p := range c.h.pools {
 		for _, m := range c.h.pools[p].muts {
 			e := &c.h.ev[m]
-			if err := c.spend(e.Blocks); err != nil {
-				return err
-			}
 			judged := false
-			for n := range e.Blocks.All {
+			for n := range c.h.blocksOf(m).All {
 				judged = c.mutate(c.chains.id(int32(p), n), m) || judged
 			}
 			switch {
@@ -103,18 +99,6 @@ func (c *court) replay() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// spend counts block numbers against the limit.
-func (c *court) spend(b spec.Blocks) error {
-	if b.Len() > maxEventBlocks {
-		return &LimitError{"block numbers in one event", maxEventBlocks}
-	}
-	if n := b.Len(); n > maxBlockOps || c.chains.ops > maxBlockOps-int(n) {
-		return &LimitError{"block numbers", maxBlockOps}
-	}
-	c.chains.ops += int(b.Len())
 	return nil
 }
 

@@ -66,7 +66,7 @@ func (c *court) settlements() []SettledResult {
 			h := &l.holds[j]
 			for _, req := range c.h.names.requests(h.handoff, h.req) {
 				if ended := enders[req]; len(ended) > 0 {
-					c.addHold(&t, h, req, ended, c.h.pools[b.pool].worker)
+					c.addHold(&t, h, req, ended, b)
 				}
 			}
 		}
@@ -88,13 +88,14 @@ func (c *court) endings() map[int32][]int32 {
 
 // addHold adds one hold to the table, unless it had been given back before the
 // request ended.
-func (c *court) addHold(t *settledTable, h *holding, req int32, ended []int32, worker int32) {
+func (c *court) addHold(t *settledTable, h *holding, req int32, ended []int32, b *block) {
 	if h.to != none && c.legal.rank[h.to] < c.legal.rank[ended[0]] {
 		return
 	}
 	if t.ended[req] == nil {
 		t.ended[req] = c.sayEnded(ended)
 	}
+	worker := c.h.pools[b.pool].worker
 	row := SettledResult{Worker: c.h.workers[worker], Ended: t.ended[req]}
 	var after *int64
 	if h.to != none {
@@ -113,7 +114,7 @@ func (c *court) addHold(t *settledTable, h *holding, req int32, ended []int32, w
 		t.rows[key], t.requests[key] = r, map[int32]bool{}
 	}
 	t.requests[key][req] = true
-	r.Requests, r.Holds = len(t.requests[key]), r.Holds+1
+	r.Requests, r.Holds = len(t.requests[key]), r.Holds+c.h.width(b.pool, b.number)
 	switch {
 	case after == nil:
 	case r.After == nil:

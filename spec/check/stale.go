@@ -107,7 +107,7 @@ func (c *court) decided(e int32, of, by named, yield func(named, int64) bool) {
 		return
 	}
 	seen := map[named]bool{}
-	for n := range c.h.ev[e].Blocks.All {
+	for n := range c.h.blocksOf(e).All {
 		got := c.ofLease(e, blockKey{p, n}, of)
 		if !seen[got] && !yield(got, n) {
 			return
@@ -117,7 +117,7 @@ func (c *court) decided(e int32, of, by named, yield func(named, int64) bool) {
 }
 
 func (c *court) firstBlock(e int32) int64 {
-	for n := range c.h.ev[e].Blocks.All {
+	for n := range c.h.blocksOf(e).All {
 		return n
 	}
 	return 0
