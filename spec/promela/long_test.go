@@ -12,29 +12,12 @@ import (
 )
 
 // TestLongExhaustive has SPIN visit every state of the whole protocol for two
-// requests, two handoffs and two blocks. In push, where there are most states, a
-// message that is doubled and a crash are explored for one request here.
+// requests, two handoffs and two blocks, with loss, reordering, a message that is
+// doubled and a crash. Push takes 4 GB.
 func TestLongExhaustive(t *testing.T) {
 	needSpin(t)
-	for _, c := range []promela.Config{
-		{Mode: explore.Pull, Blocks: 2, Requests: 2, Loss: true, Doubles: 1, Crashes: 1},
-		{Mode: explore.Push, Blocks: 2, Requests: 2, Loss: true},
-		{Mode: explore.Push, Blocks: 2, Requests: 1, Loss: true, Doubles: 1, Crashes: 1},
-	} {
-		_, s := verify(t, c)
-		require.False(t, s.Broken)
-	}
-}
-
-// TestLongFaultsInPush adds, for two requests, the crash and the doubled message,
-// one at a time; the latter with one block, so that it fits into 2 GB.
-func TestLongFaultsInPush(t *testing.T) {
-	needSpin(t)
-	for _, c := range []promela.Config{
-		{Mode: explore.Push, Blocks: 2, Requests: 2, Loss: true, Crashes: 1},
-		{Mode: explore.Push, Blocks: 1, Requests: 2, Loss: true, Doubles: 1},
-	} {
-		_, s := verify(t, c)
+	for _, mode := range []explore.Mode{explore.Pull, explore.Push} {
+		_, s := verify(t, promela.Config{Mode: mode, Blocks: 2, Requests: 2, Loss: true, Doubles: 1, Crashes: 1, MaxMemory: 6000})
 		require.False(t, s.Broken)
 	}
 }

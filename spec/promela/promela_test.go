@@ -33,7 +33,7 @@ func small(mode explore.Mode) promela.Config {
 
 func verify(t *testing.T, c promela.Config) (dir string, s promela.Stats) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	dir = t.TempDir()
 	begun := time.Now()

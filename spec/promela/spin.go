@@ -118,7 +118,11 @@ func Verify(ctx context.Context, dir string, c Config) (Stats, error) {
 	if _, err := command(ctx, dir, "gcc", flags...); err != nil {
 		return Stats{}, err
 	}
-	out, err := command(ctx, dir, filepath.Join(dir, "pan"), "-E", "-m100000")
+	pan := []string{"-E", "-m100000"}
+	if memory > 4000 {
+		pan = append(pan, "-w26") // slots for as many states as then fit
+	}
+	out, err := command(ctx, dir, filepath.Join(dir, "pan"), pan...)
 	if err != nil {
 		return Stats{}, err
 	}
