@@ -61,6 +61,12 @@ func (r *runner) cell(ctx context.Context, c cell) ScenarioResult {
 	l.close(ctx)
 	r.say(c, "judging", 0, false)
 	res := l.judge(ctx)
+	if l.man.Tool != "" {
+		l.man.Verdict, l.man.Why = res.Verdict.String(), res.Why
+		if err := traces.WriteManifest(l.dir, l.man); err != nil {
+			res.Verdict, res.Why = spec.Error, oneLine(err)
+		}
+	}
 	res.Seconds = time.Since(l.start).Seconds()
 	return res
 }
@@ -113,7 +119,8 @@ func (l *lab) manifest(host string) traces.Manifest {
 	m := traces.Manifest{
 		Tool: "conform", ToolVersion: Version, Seed: l.c.seed, Plan: l.c.planText, Scenarios: []string{l.c.scenario.ID},
 		Mode: l.c.mode, Defect: l.r.cfg.Defect, Adapter: traces.ManifestAdapter{Name: l.r.adapter.Info().Name, Engine: l.r.cfg.engine.spec()},
-		Hosts: []string{host}, Start: l.start.UTC(),
+		Hosts: []string{host}, Start: l.start.UTC(), Args: disclosedArgs(l.r.cfg.EngineArgs), Env: disclosedEnv(l.r.cfg.Env),
+		Hardware: hardware(),
 	}
 	if m.Adapter.Engine == "" {
 		m.Adapter.Engine = m.Adapter.Name + " " + Version

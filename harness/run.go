@@ -35,6 +35,9 @@ func Run(ctx context.Context, cfg Config) (*RunResult, error) {
 	if err := cfg.makeOut(start); err != nil {
 		return nil, err
 	}
+	if err := writeAttempts(cfg.OutDir, start, cells); err != nil {
+		return nil, err
+	}
 	results, err := cfg.opened(ctx, len(cells), func() []ScenarioResult {
 		r := &runner{cfg: cfg, adapter: cfg.adapter, total: len(cells)}
 		return r.all(ctx, cells)

@@ -45,6 +45,16 @@ type Manifest struct {
 	End   time.Time `json:"end,omitzero"`   // wall time; zero while the run goes on
 
 	Config map[string]string `json:"config,omitempty"` // redacted
+	Args   []string          `json:"args,omitempty"`   // of the engine, as the user gave them; redacted
+	Env    []string          `json:"env,omitempty"`    // NAME=VALUE, as the user gave them; redacted
+
+	Hardware *Hardware `json:"hardware,omitempty"` // of the machine that ran the harness
+	// Verdict and Why are the run's own word on itself, which may be worse than what
+	// its trace shows: messages that no proxy could decode are in no trace. Empty
+	// until it was judged.
+	Verdict string `json:"verdict,omitempty"`
+	Why     string `json:"why,omitempty"`
+
 	Files  []FileSum         `json:"files,omitempty"`  // see HashFiles
 }
 
@@ -56,6 +66,17 @@ type ManifestAdapter struct {
 	Name   string `json:"name"`
 	Engine string `json:"engine,omitempty"` // with its version
 	Probe  string `json:"probe,omitempty"`  // with its version
+}
+
+// Hardware says what a machine has, as far as it tells.
+type Hardware struct {
+	OS           string   `json:"os"` // linux/amd64
+	Kernel       string   `json:"kernel,omitempty"`
+	CPU          string   `json:"cpu,omitempty"`
+	Cores        int      `json:"cores"`
+	MemoryBytes  int64    `json:"memory_bytes,omitempty"`
+	Accelerators []string `json:"accelerators,omitempty"` // models, one for each device
+	Driver       string   `json:"driver,omitempty"`       // of the accelerators
 }
 
 // ManifestHook is one place in an engine where a probe records.
