@@ -122,15 +122,17 @@ func (l *lab) manifest(host string) traces.Manifest {
 		Hosts: []string{host}, Start: l.start.UTC(), Args: disclosedArgs(l.r.cfg.EngineArgs), Env: disclosedEnv(l.r.cfg.Env),
 		Hardware: hardware(),
 	}
+	t := l.c.shape.topology.Filled()
+	topology := fmt.Sprintf("%dP%dD, ranks %d and %d", t.Prefill, t.Decode, t.PrefillTP, t.DecodeTP)
 	if m.Adapter.Engine == "" {
 		m.Adapter.Engine = m.Adapter.Name + " " + Version
+		m.Config = map[string]string{"topology": topology}
 		return m
 	}
-	t := l.c.shape.topology.Filled()
 	m.Config = map[string]string{
 		"engine": l.r.cfg.engine.name, "engine_version": l.r.cfg.engine.version, "device": l.r.cfg.engine.device,
 		"packages": l.r.cfg.engine.digest, "model": "built-in",
-		"topology": fmt.Sprintf("%dP%dD, ranks %d and %d", t.Prefill, t.Decode, t.PrefillTP, t.DecodeTP),
+		"topology": topology,
 	}
 	if l.r.cfg.Model != "" {
 		m.Config["model"] = filepath.Base(l.r.cfg.Model)

@@ -55,7 +55,7 @@ type Manifest struct {
 	Verdict string `json:"verdict,omitempty"`
 	Why     string `json:"why,omitempty"`
 
-	Files  []FileSum         `json:"files,omitempty"`  // see HashFiles
+	Files []FileSum `json:"files,omitempty"` // see HashFiles
 }
 
 // cutShort reports whether the run was begun and never ended in good order.

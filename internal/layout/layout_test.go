@@ -47,8 +47,13 @@ var table = []row{
 	{"traces", []string{"spec"}, []string{zstd, sys}},
 	{"faults", []string{"spec"}, []string{yaml, sys}},
 	{"adapters", []string{"spec", "faults", "traces"}, []string{sys}},
+	{
+		"harness/certify",
+		[]string{"spec", "traces", "harness"},
+		[]string{yaml, "github.com/secure-systems-lab/go-securesystemslib/dsse", "github.com/in-toto/attestation", "google.golang.org/protobuf"},
+	},
 	{"harness", []string{"spec", "faults", "traces", "adapters", "internal/spelling"}, []string{yaml, sys}},
-	{"cmd", []string{"spec", "faults", "traces", "adapters", "harness", "internal/spelling"}, []string{cobra, pflag, sys}},
+	{"cmd", []string{"spec", "faults", "traces", "adapters", "harness", "harness/certify", "internal/spelling"}, []string{cobra, pflag, sys}},
 	{"internal/layout", nil, nil},
 	{"internal/spelling", nil, nil},
 }
@@ -82,6 +87,9 @@ func TestImportTableRefuses(t *testing.T) {
 		{"adapters", "conform/spec/check"},
 		{"harness/report", "conform/cmd/conform"},
 		{"harness", "github.com/docker/docker"},
+		{"harness", "conform/harness/certify"},
+		{"harness/report", "github.com/in-toto/attestation/go/v1"},
+		{"harness/certify", "conform/adapters"},
 		{"harness", "conform/internal/layout"},
 	} {
 		r, ok := rowOf(c.dir)
