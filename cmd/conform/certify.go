@@ -12,6 +12,7 @@ import (
 
 	"conform/harness/certify"
 	"conform/harness/report"
+	"conform/spec"
 )
 
 func (a *app) keygenCommand() *cobra.Command {
@@ -110,7 +111,7 @@ func (a *app) certify(ctx context.Context, f *certifyFlags, runs []string) error
 	}
 	rep, err := certify.Certify(ctx, in, f.out)
 	if short, ok := errors.AsType[*certify.ShortfallError](err); ok {
-		return a.shortfall(short.Lacks, short.Failed, f.format)
+		return a.shortfall(short, f.format)
 	} else if err != nil {
 		return ofCertificates(f.out, err)
 	}
@@ -118,7 +119,7 @@ func (a *app) certify(ctx context.Context, f *certifyFlags, runs []string) error
 		return report.Encode(a.stdout, rep)
 	}
 	fmt.Fprintf(a.stdout, "certificate  %s\n", f.out)
-	return rep.Text(a.stdout)
+	return a.claims(rep)
 }
 
 // quarters are the published values in a file, or the built-in ones.
@@ -134,33 +135,44 @@ func quarters(path string) (certify.Quarters, error) {
 }
 
 func (a *app) previewCertificate(ctx context.Context, in certify.Input, format string) error {
-	rep, lacks, err := certify.Preview(ctx, in)
+	rep, short, err := certify.Preview(ctx, in)
 	if err != nil {
 		return ofCertificates("", err)
 	}
+	if short != nil {
+		a.status = shortStatus(short)
+	}
 	if format == formatJSON {
-		return report.Encode(a.stdout, map[string]any{"report": rep, "missing": append([]string{}, lacks...)})
+		return report.Encode(a.stdout, struct {
+			Report  *certify.Report         `json:"report"`
+			Lacking *certify.ShortfallError `json:"lacking,omitempty"`
+		}{rep, short})
 	}
 	fmt.Fprintf(a.stdout, "subject  %s\nbuild    %s\nquarter  %s\nseeds    %s\n", rep.Subject.Build.Engine, rep.Build, rep.Quarter.Name,
 		strings.Trim(fmt.Sprint(rep.Quarter.Seeds), "[]"))
-	if len(lacks) == 0 {
+	if short == nil {
 		fmt.Fprintf(a.stdout, "nothing is missing for a certificate of the profile %s\n", rep.Profile)
 		return nil
 	}
-	return a.shortfall(lacks, false, formatText)
+	return a.shortfall(short, formatText)
+}
+
+// shortStatus is the exit status where something is missing for a certificate.
+func shortStatus(short *certify.ShortfallError) int {
+	if short.Failed {
+		return spec.Fail.ExitStatus()
+	}
+	return spec.Inconclusive.ExitStatus()
 }
 
 // shortfall tells what is missing for a certificate.
-func (a *app) shortfall(lacks []string, failed bool, format string) error {
-	a.status = 2
-	if failed {
-		a.status = 1
-	}
+func (a *app) shortfall(short *certify.ShortfallError, format string) error {
+	a.status = shortStatus(short)
 	if format == formatJSON {
-		return report.Encode(a.stdout, map[string]any{"missing": lacks, "failed": failed})
+		return report.Encode(a.stdout, short)
 	}
 	fmt.Fprintf(a.stdout, "no certificate; missing:\n")
-	for _, s := range lacks {
+	for _, s := range short.Lacks {
 		fmt.Fprintf(a.stdout, "  - %s\n", report.Clean(s))
 	}
 	return nil
@@ -231,7 +243,7 @@ func (a *app) verify(ctx context.Context, f *verifyFlags, path string) error {
 	refusal, refused := errors.AsType[*certify.Refusal](err)
 	switch {
 	case refused:
-		a.status = 1
+		a.status = spec.Fail.ExitStatus()
 	case err != nil:
 		return ofCertificates(path, err)
 	}
@@ -247,7 +259,20 @@ func (a *app) verify(ctx context.Context, f *verifyFlags, path string) error {
 		return nil
 	}
 	fmt.Fprintf(a.stdout, "VALID  %s\n", path)
-	return rep.Text(a.stdout)
+	return a.claims(rep)
+}
+
+// claims tells what a certificate claims. Names in it are a stranger's: none may move
+// the cursor of whoever reads them.
+func (a *app) claims(rep *certify.Report) error {
+	var b strings.Builder
+	if err := rep.Text(&b); err != nil {
+		return err
+	}
+	for text := range strings.Lines(b.String()) {
+		fmt.Fprintln(a.stdout, report.Clean(strings.TrimSuffix(text, "\n")))
+	}
+	return nil
 }
 
 // ofCertificates is the failure to make or read a certificate.
@@ -264,4 +289,3 @@ func ofCertificates(path string, err error) error {
 	}
 	return err
 }
-

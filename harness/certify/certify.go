@@ -58,10 +58,17 @@ type Input struct {
 // ShortfallError says why no certificate can be made: what the runs lack for the
 // profile, each in words.
 type ShortfallError struct {
-	Lacks []string
+	Lacks []string `json:"missing"`
 	// Failed is set where some of it is a failure of what was tested, rather than
 	// something that has not been run.
-	Failed bool
+	Failed bool `json:"failed"`
+}
+
+func (r *record) shortfall() *ShortfallError {
+	if len(r.short) == 0 {
+		return nil
+	}
+	return &ShortfallError{r.short, r.failed}
 }
 
 func (e *ShortfallError) Error() string {
@@ -84,8 +91,8 @@ func Certify(ctx context.Context, in Input, path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(r.short) > 0 {
-		return nil, &ShortfallError{r.short, r.failed}
+	if short := r.shortfall(); short != nil {
+		return nil, short
 	}
 	members, err := r.members()
 	if err != nil {
@@ -110,8 +117,8 @@ func Certify(ctx context.Context, in Input, path string) (*Report, error) {
 }
 
 // Preview judges runs as [Certify] does and tells the build's digest, the quarter's
-// seeds, and what is missing, without making anything.
-func Preview(ctx context.Context, in Input) (*Report, []string, error) {
+// seeds, and what is missing (nil: nothing), without making anything.
+func Preview(ctx context.Context, in Input) (*Report, *ShortfallError, error) {
 	runs, err := openRuns(in.Runs)
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +127,7 @@ func Preview(ctx context.Context, in Input) (*Report, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.report(), r.short, nil
+	return r.report(), r.shortfall(), nil
 }
 
 // derived are the members that follow from the runs, the profile and the quarter.

@@ -242,6 +242,8 @@ func (o *opened) unpack(ctx context.Context, a *archive, dir string) (map[string
 		}
 		name, size, err := a.next()
 		switch {
+		case err == nil && !o.lists(name):
+			return nil, refuse(CodeMember, name, "it was not signed")
 		case errors.Is(err, io.EOF), err == nil && name != m.Name:
 			return nil, refuse(CodeMember, m.Name, "it was signed, and is not there")
 		case err != nil:
@@ -264,6 +266,12 @@ func (o *opened) unpack(ctx context.Context, a *archive, dir string) (map[string
 		return nil, err
 	}
 	return texts, nil
+}
+
+// lists reports whether a member of that name was signed.
+func (o *opened) lists(name string) bool {
+	_, ok := slices.BinarySearchFunc(o.list.Members, name, func(m member, name string) int { return strings.Compare(m.Name, name) })
+	return ok
 }
 
 func unpackText(a *archive, m member) ([]byte, error) {
