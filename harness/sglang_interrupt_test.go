@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"conform/adapters/engines"
+	"conform/adapters/engines/launch"
 	"conform/spec"
 	"conform/spec/check"
 	"conform/traces"
@@ -26,7 +27,7 @@ import (
 // Runs that end in their middle leave nothing behind, and what they recorded is judged.
 // The moments are spread over starting, driving, stopping and judging; two of three runs
 // are interrupted as by Ctrl-C, one of three is killed; of the killed alone the folder
-// of temporary files stays.
+// of temporary files stays, until the next run.
 func TestSGLangNightlyInterrupted(t *testing.T) {
 	nightly(t)
 	if _, err := engines.Find(t.Context(), "sglang@0.5.23", engines.CPU); err != nil {
@@ -46,7 +47,7 @@ func TestSGLangNightlyInterrupted(t *testing.T) {
 	}
 	require.Positive(t, judged)
 	require.Positive(t, ports, "no run was caught while it listened")
-	t.Logf("%d runs interrupted: no process or port left, nor a temporary file but of the killed (%d ports looked at); %d traces judged", runs, ports, judged)
+	t.Logf("%d runs interrupted: no process or port left, nor a temporary file that the next run does not remove (%d ports looked at); %d traces judged", runs, ports, judged)
 }
 
 // interruptedRun ends one run after a while and looks at what it left. It gives how many
@@ -76,11 +77,15 @@ func interruptedRun(t *testing.T, bin string, i int, sig syscall.Signal, after t
 	for inode, port := range open {
 		require.NotContains(t, now, inode, "%s: somebody still listens on port %d", what, port)
 	}
-	if sig != syscall.SIGKILL { // nobody is left to remove a killed program's folder
-		left, err := filepath.Glob(filepath.Join(temp, "*"))
+	if sig == syscall.SIGKILL { // nobody is left to remove a killed program's folder: the next run does
+		t.Setenv("TMPDIR", temp)
+		next, err := launch.NewScratch()
 		require.NoError(t, err)
-		require.Empty(t, left, "%s: temporary files are left", what)
+		require.NoError(t, next.Close())
 	}
+	left, err := filepath.Glob(filepath.Join(temp, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "%s: temporary files are left", what)
 	return judgeAll(t, out, what), len(open)
 }
 

@@ -39,6 +39,12 @@
 // is known by its id and its start time, so that an id which the kernel gave away
 // again is never signalled.
 //
+// # Temporary files
+//
+// A [Scratch] is a run's folder of temporary files, which goes with the run. A killed
+// program's stays behind, with the file that it had locked: by that the next run knows
+// that nobody needs it, and removes it.
+//
 // On systems other than Linux there are no subreapers and no /proc: there a worker is
 // its process group.
 package launch
