@@ -389,6 +389,7 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 		var got *check.Result
 		if got, err = check.Judge(ctx, tr, check.Options{}); err == nil {
 			HoldToHooks(l.hooks, got)
+			check.Sign(got.Rules, l.r.adapter.Info().Name, l.c.scenario.ID, l.c.mode)
 			res.Capacity, res.Hooks, res.Probe = CapacityOf(tr), l.hooks, l.man.Adapter.Probe
 			res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes
 			res.Settled = got.Settled

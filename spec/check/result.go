@@ -44,6 +44,8 @@ type Finding struct {
 	// Text tells it in words: what happened, which events prove it, what
 	// evidence was missing.
 	Text string `json:"text"`
+	// ID is the finding's fingerprint; see [Sign]. Empty until it was given.
+	ID string `json:"fingerprint,omitempty"`
 
 	about *subject // what Porcupine refuses; of BLK-1 to BLK-4, while judging
 }
