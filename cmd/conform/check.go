@@ -22,7 +22,7 @@ import (
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	var format string
+	var out reports
 	var opt check.Options
 	cmd := &cobra.Command{
 		Use:   "check TRACE...",
@@ -48,21 +48,16 @@ that keep within it give no false alarm.`,
 			if !slices.Contains(check.Checkers(), opt.Checker) {
 				return unknown("--checker", string(opt.Checker), words(check.Checkers()), "")
 			}
-			if len(args) > 1 {
-				return a.checkTogether(cmd.Context(), args, opt, format)
-			}
-			result, err := a.backend.check(cmd.Context(), args[0], a.stdin, opt)
-			if err != nil {
+			if err := out.open(); err != nil {
 				return err
 			}
-			a.status = result.Verdict.ExitStatus()
-			if format == formatJSON {
-				return report.TraceJSON(a.stdout, result)
+			if len(args) > 1 {
+				return a.checkTogether(cmd.Context(), args, opt, &out)
 			}
-			return report.TraceText(a.stdout, args[0], result, a.reportOptions())
+			return a.checkOne(cmd.Context(), args[0], opt, &out)
 		},
 	}
-	formatFlag(cmd, &format)
+	reportFlags(cmd, &out)
 	cmd.Flags().StringVar((*string)(&opt.Checker), "checker", string(check.CheckerChain),
 		"who judges which accesses fit their leases: chain, porcupine (slow: quadratic), or both, which must agree")
 	driftFlag(cmd, &opt.DriftPPM)
@@ -99,8 +94,31 @@ func someTraces(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// checkOne judges one trace.
+func (a *app) checkOne(ctx context.Context, path string, opt check.Options, out *reports) error {
+	result, err := a.backend.check(ctx, path, a.stdin, opt)
+	if err != nil {
+		return a.failed(out, err)
+	}
+	a.status = result.Verdict.ExitStatus()
+	return a.write(out, outcome{
+		tree: report.Tree(judgedTrace(path, result)),
+		text: func(w io.Writer, o report.Options) error { return report.TraceText(w, path, result, o) },
+		json: func(w io.Writer, o report.Options) error { return report.TraceJSON(w, result, o) },
+	})
+}
+
+// judgedTrace is a result beside what its manifest tells, where it has one.
+func judgedTrace(path string, result *check.Result) report.Judged {
+	j := report.Judged{Trace: path, Result: result}
+	if m, err := traces.ReadManifest(path); err == nil {
+		j.Manifest = &m
+	}
+	return j
+}
+
 // checkTogether judges several traces and shows what they say together.
-func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Options, format string) error {
+func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Options, out *reports) error {
 	judged := make([]report.Judged, 0, len(paths))
 	worst := spec.Pass
 	var failed []*failure
@@ -116,7 +134,7 @@ func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Optio
 			continue
 		}
 		worst = spec.Worst(worst, result.Verdict)
-		judged = append(judged, report.Judged{Trace: path, Result: result})
+		judged = append(judged, judgedTrace(path, result))
 	}
 	a.status = worst.ExitStatus()
 	if len(failed) > 0 {
@@ -126,10 +144,11 @@ func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Optio
 		}
 		a.status = a.say(f)
 	}
-	if format == formatJSON {
-		return report.TracesJSON(a.stdout, judged)
-	}
-	return report.TracesText(a.stdout, judged, a.reportOptions())
+	return a.write(out, outcome{
+		tree: report.Tree(judged...),
+		text: func(w io.Writer, o report.Options) error { return report.TracesText(w, judged, o) },
+		json: func(w io.Writer, o report.Options) error { return report.TracesJSON(w, judged, o) },
+	})
 }
 
 // checkTrace reads a trace and judges it.

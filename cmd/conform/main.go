@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,7 @@ type app struct {
 	liveErr        bool   // standard error is a terminal
 	columns        int    // of that terminal
 	backend        backend
+	now            func() time.Time // nil for the machine's clock
 
 	status int // of the command that ran, where no error ended it
 }

@@ -25,7 +25,7 @@ type runFlags struct {
 	links  []string // the modes of an engine
 	seed   uint64
 	seeds  string
-	format string
+	out    reports
 	dryRun bool
 }
 
@@ -59,7 +59,7 @@ of the versions that conform engine list shows.`,
 	fl.IntVar(&f.cfg.Port, "port", 0, "port on the loopback interface where clients reach the stack; one scenario at a time (default: any)")
 	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many scenarios run at once (default: 2; 1 for an engine)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print every command and setting, start nothing")
-	formatFlag(cmd, &f.format)
+	reportFlags(cmd, &f.out)
 	return cmd
 }
 
@@ -77,20 +77,27 @@ func (a *app) run(cmd *cobra.Command, f *runFlags) error {
 	cfg := f.cfg
 	cfg.Seeds, cfg.Modes = seeds, append(f.modes, f.links...)
 	if f.dryRun {
-		return a.dryRun(cmd.Context(), cfg, f.format)
+		return a.dryRun(cmd.Context(), cfg, f.out.format)
+	}
+	if err := f.out.open(); err != nil {
+		return err
 	}
 	progress := report.NewProgress(a.stderr, a.liveErr, a.columns)
 	cfg.Progress = progress.Update
 	result, err := a.backend.run(cmd.Context(), cfg)
 	progress.Clear()
 	if err != nil {
-		return err
+		return a.failed(&f.out, err)
 	}
 	a.status = runStatus(result)
-	if f.format == formatJSON {
-		return report.JSON(a.stdout, result)
-	}
-	return report.Text(a.stdout, result, a.reportOptions(f.again()...))
+	return a.write(&f.out, outcome{
+		tree: result,
+		text: func(w io.Writer, o report.Options) error {
+			o.Again = f.again()
+			return report.Text(w, result, o)
+		},
+		json: func(w io.Writer, o report.Options) error { return report.JSON(w, result, o) },
+	})
 }
 
 // runStatus is the exit status of a run. A scenario that could not be run or

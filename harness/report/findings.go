@@ -129,7 +129,7 @@ func (p *page) group(n int, g *group, each int) {
 		head += ", harm: " + string(g.harm)
 	}
 	if sc := g.worst.scenario; sc != nil {
-		head += ", in " + named(sc)
+		head += ", in " + Clean(named(sc))
 	}
 	p.line("  " + head)
 	worst := slices.Clone(g.worst.result.Findings)

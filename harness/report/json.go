@@ -10,7 +10,7 @@ import (
 )
 
 // JSON writes a run's result tree, indented, with a line end.
-func JSON(w io.Writer, r *harness.RunResult) error {
+func JSON(w io.Writer, r *harness.RunResult, o Options) error {
 	out := *r
 	out.Rules, out.Signals = list(out.Rules), list(out.Signals)
 	out.Scenarios = append([]harness.ScenarioResult{}, out.Scenarios...)
@@ -20,12 +20,18 @@ func JSON(w io.Writer, r *harness.RunResult) error {
 		sc.Capacity = list(sc.Capacity)
 		sc.Rules, sc.Signals = ruleLists(sc.Rules), list(sc.Signals)
 	}
-	return Encode(w, out)
+	return Encode(w, struct {
+		harness.RunResult
+		Baseline *Applied `json:"baseline,omitempty"`
+	}{out, o.Baseline})
 }
 
 // TraceJSON writes the result of judging one trace.
-func TraceJSON(w io.Writer, r *check.Result) error {
-	return Encode(w, listed(r))
+func TraceJSON(w io.Writer, r *check.Result, o Options) error {
+	return Encode(w, struct {
+		*check.Result
+		Baseline *Applied `json:"baseline,omitempty"`
+	}{listed(r), o.Baseline})
 }
 
 // listed is a result without a list that is null.

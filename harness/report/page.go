@@ -28,7 +28,15 @@ func (p *page) flush(w io.Writer) error {
 }
 
 // line adds one line; what it holds must be clean or come from the program.
-func (p *page) line(s string) { p.b.WriteString(strings.TrimRight(s, " ") + "\n") }
+// In the log of a CI job no line is a command: GitHub's runner takes ::name:: at a
+// line's start for one, and ##[name] anywhere.
+func (p *page) line(s string) {
+	s = strings.ReplaceAll(strings.TrimRight(s, " "), "##[", `#\x23[`)
+	if text := strings.TrimLeft(s, " "); strings.HasPrefix(text, "::") {
+		s = s[:len(s)-len(text)] + `\x3a` + text[1:]
+	}
+	p.b.WriteString(s + "\n")
+}
 
 func (p *page) headline(v spec.Verdict, rest string) {
 	word := p.paint(v, strings.ToUpper(v.String()))

@@ -256,7 +256,7 @@ func TestTraces(t *testing.T) {
 	require.NoError(t, TracesText(&b, traces, Options{}))
 	golden(t, "traces.txt", b.Bytes())
 	b.Reset()
-	require.NoError(t, TracesJSON(&b, traces))
+	require.NoError(t, TracesJSON(&b, traces, Options{}))
 	require.NotContains(t, b.String(), "null,")
 	var got struct {
 		Verdict spec.Verdict
@@ -283,12 +283,12 @@ func TestTraces(t *testing.T) {
 	require.Equal(t, spec.Fail, got.Traces[2].Verdict)
 	require.Len(t, got.Traces[2].Rules, len(spec.Rules()))
 	require.Error(t, TracesText(brokenWriter{}, traces, Options{}))
-	require.Error(t, TracesJSON(brokenWriter{}, traces))
+	require.Error(t, TracesJSON(brokenWriter{}, traces, Options{}))
 }
 
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, JSON(&b, failed()))
+	require.NoError(t, JSON(&b, failed(), Options{}))
 	golden(t, "fail.json", b.Bytes())
 	require.NotContains(t, b.String(), "null")
 	var back harness.RunResult
@@ -297,10 +297,10 @@ func TestJSON(t *testing.T) {
 	require.Len(t, back.Scenarios[0].Rules, len(spec.Rules()))
 
 	b.Reset()
-	require.NoError(t, JSON(&b, &harness.RunResult{}))
+	require.NoError(t, JSON(&b, &harness.RunResult{}, Options{}))
 	require.NotContains(t, b.String(), "null")
 	b.Reset()
-	require.NoError(t, TraceJSON(&b, &check.Result{Verdict: spec.Pass, Rules: rules(1)}))
+	require.NoError(t, TraceJSON(&b, &check.Result{Verdict: spec.Pass, Rules: rules(1)}, Options{}))
 	require.NotContains(t, b.String(), "null")
 	b.Reset()
 	require.NoError(t, FailureJSON(&b, Failure{File: "a.jsonl", Line: 3, Found: "null", Expected: "a string"}))
@@ -314,8 +314,8 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 func TestWriteErrorsAreReturned(t *testing.T) {
 	require.Error(t, Text(brokenWriter{}, passed(), Options{}))
 	require.Error(t, TraceText(brokenWriter{}, "-", &check.Result{}, Options{}))
-	require.Error(t, JSON(brokenWriter{}, passed()))
-	require.Error(t, TraceJSON(brokenWriter{}, &check.Result{}))
+	require.Error(t, JSON(brokenWriter{}, passed(), Options{}))
+	require.Error(t, TraceJSON(brokenWriter{}, &check.Result{}, Options{}))
 	require.Error(t, FailureJSON(brokenWriter{}, Failure{}))
 }
 
@@ -443,7 +443,7 @@ func TestTextOfAnEngine(t *testing.T) {
 
 func TestJSONOfAnEngine(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, JSON(&b, engineRun()))
+	require.NoError(t, JSON(&b, engineRun(), Options{}))
 	var got struct {
 		Engine, Device string
 		Scenarios      []struct {

@@ -20,6 +20,11 @@ type Options struct {
 	// Again holds the further flags that a repetition of the run needs, such as
 	// --plan FILE. Scenario, mode, seed and defect come from the result itself.
 	Again []string
+	// Warn makes what is unproven or inconclusive a warning, which by default is a
+	// failure, in the forms that have both.
+	Warn bool
+	// Baseline says which findings are known; nil without one.
+	Baseline *Applied
 }
 
 func (o Options) program() string {

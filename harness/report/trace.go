@@ -8,12 +8,15 @@ import (
 	"conform/harness"
 	"conform/spec"
 	"conform/spec/check"
+	"conform/traces"
 )
 
 // Judged is one saved trace, named as the user gave it, and what judging it gave.
 type Judged struct {
 	Trace  string
 	Result *check.Result
+	// Manifest is that of the run directory that the trace is; nil without one.
+	Manifest *traces.Manifest
 	// Failure is why there is no result, and Why says it in one line.
 	Failure *Failure
 	Why     string
@@ -42,23 +45,23 @@ func TraceText(w io.Writer, trace string, r *check.Result, o Options) error {
 
 // TracesText writes the summary of several traces that were judged: first what they
 // show together, then each under its name.
-func TracesText(w io.Writer, traces []Judged, o Options) error {
+func TracesText(w io.Writer, judged []Judged, o Options) error {
 	p := &page{color: o.Color}
-	sum := joined(traces)
+	sum := joined(judged)
 	var stats check.Stats
 	var rules []check.RuleResult
-	for _, t := range traces {
+	for _, t := range judged {
 		if t.Result != nil {
 			stats, rules = addStats(stats, t.Result.Stats), append(rules, t.Result.Rules...)
 		}
 	}
-	p.headline(sum.Verdict, tracesHeadline(traces))
+	p.headline(sum.Verdict, tracesHeadline(judged))
 	if len(rules) > 0 { // else there is nothing to sum up
 		p.judged(stats, rules)
 		p.runRules(sum.Rules)
 		p.signals(sum.Signals, "")
 	}
-	for _, t := range traces {
+	for _, t := range judged {
 		p.line("")
 		if t.Result == nil {
 			p.headline(spec.Error, Clean(t.Trace)+": it could not be judged")
@@ -118,12 +121,12 @@ func traceHeadline(r *check.Result) string {
 }
 
 // tracesHeadline counts the traces by their verdicts, the worst first.
-func tracesHeadline(traces []Judged) string {
+func tracesHeadline(judged []Judged) string {
 	var parts []string
 	all := spec.Verdicts()
 	for i := range all {
 		v, n := all[len(all)-1-i], 0
-		for _, t := range traces {
+		for _, t := range judged {
 			if t.verdict() == v {
 				n++
 			}
@@ -132,7 +135,7 @@ func tracesHeadline(traces []Judged) string {
 			parts = append(parts, fmt.Sprintf("%s %s", number(n), v))
 		}
 	}
-	return count(len(traces), "trace") + ": " + strings.Join(parts, ", ")
+	return count(len(judged), "trace") + ": " + strings.Join(parts, ", ")
 }
 
 func (t *Judged) verdict() spec.Verdict {
@@ -148,14 +151,16 @@ type tracesJSON struct {
 	Rules   []harness.RuleSummary `json:"rules"`
 	Signals []check.SignalResult  `json:"signals"`
 	Traces  []any                 `json:"traces"`
+
+	Baseline *Applied `json:"baseline,omitempty"`
 }
 
 // joined takes the worst of the traces, and sums up their rules and signals.
-func joined(traces []Judged) tracesJSON {
+func joined(judged []Judged) tracesJSON {
 	sum := tracesJSON{Verdict: spec.Pass}
 	var rules [][]check.RuleResult
 	var signals []check.TraceSignals
-	for _, t := range traces {
+	for _, t := range judged {
 		sum.Verdict = spec.Worst(sum.Verdict, t.verdict())
 		if t.Result != nil {
 			rules, signals = append(rules, t.Result.Rules), append(signals, check.TraceSignals{Trace: t.Trace, Signals: t.Result.Signals})
@@ -166,9 +171,10 @@ func joined(traces []Judged) tracesJSON {
 }
 
 // TracesJSON writes the result of judging several traces.
-func TracesJSON(w io.Writer, traces []Judged) error {
-	sum := joined(traces)
-	for _, t := range traces {
+func TracesJSON(w io.Writer, judged []Judged, o Options) error {
+	sum := joined(judged)
+	sum.Baseline = o.Baseline
+	for _, t := range judged {
 		if t.Result == nil {
 			sum.Traces = append(sum.Traces, struct {
 				Trace   string       `json:"trace"`
