@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // fingerprintVersion changes whenever fingerprints of equal findings do.
@@ -63,31 +64,24 @@ func replaceName(text, name, by string) string {
 	}
 	inName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r) }
 	var b strings.Builder
-	before := ' '
-	for rest := text; rest != ""; {
-		at := strings.Index(rest, name)
+	for done := 0; ; {
+		at := strings.Index(text[done:], name)
 		if at < 0 {
-			b.WriteString(rest)
-			break
+			b.WriteString(text[done:])
+			return b.String()
 		}
-		for _, r := range rest[:at] {
-			before = r
-		}
-		after := ' '
-		for _, r := range rest[at+len(name):] {
-			after = r
-			break
-		}
-		b.WriteString(rest[:at])
-		if inName(before) || inName(after) {
+		at += done
+		end := at + len(name)
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		b.WriteString(text[done:at])
+		if at > 0 && inName(before) || end < len(text) && inName(after) {
 			b.WriteString(name)
 		} else {
 			b.WriteString(by)
 		}
-		before = []rune(name)[len([]rune(name))-1]
-		rest = rest[at+len(name):]
+		done = end
 	}
-	return b.String()
 }
 
 // shapeOf is one word without what its digits say. decode-0/kv and decode-1/kv are
