@@ -8,6 +8,7 @@ import (
 	"conform/adapters/engines"
 	"conform/adapters/reference"
 	"conform/adapters/sglang"
+	"conform/adapters/vllm"
 )
 
 // kit is what a run can choose from. Tests have their own.
@@ -56,7 +57,7 @@ func (s store) find(ctx context.Context, spec, device string) (string, error) {
 // anew for each run: one may keep what its stacks share.
 func builtin() *kit {
 	return &kit{
-		adapters:  []adapters.Adapter{reference.Adapter{}, sglang.New()},
+		adapters:  []adapters.Adapter{reference.Adapter{}, sglang.New(), vllm.New()},
 		scenarios: Scenarios(),
 		engines:   openStore,
 	}

@@ -95,6 +95,7 @@ func (s Scenario) reached(adapter, branch string) func(*recorded) bool {
 const (
 	onReference = "reference"
 	onSGLang    = "sglang"
+	onVLLM      = "vllm"
 )
 
 // Scenarios lists the built-in scenarios, the plain one first.

@@ -20,11 +20,18 @@ func baseline() Scenario {
 				branches: []string{"a block was reused"},
 				reach:    map[string]func(*recorded) bool{"a block was reused": reused(time.Hour)},
 			},
+			onVLLM: {
+				workload: engineWorkload(),
+				branches: []string{"an answer was compared with the right one"}, // until a probe sees blocks
+			},
 		},
 		reach: map[string]func(*recorded) bool{
 			"a block was reused within 10 ms":      reused(10 * time.Millisecond),
 			"a prompt went over in several chunks": inChunks,
 			"answers were streamed":                kindAt(spec.RoleDecode, spec.KindOutput),
+			"an answer was compared with the right one": func(r *recorded) bool {
+				return r.any(func(e *spec.Event) bool { return e.K == spec.KindAnswer && e.HasExp })
+			},
 		},
 	}
 }

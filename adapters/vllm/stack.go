@@ -1,0 +1,205 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"conform/adapters"
+	"conform/adapters/engines/fleet"
+	"conform/adapters/engines/launch"
+	"conform/faults"
+	"conform/spec"
+)
+
+// stack is a running set of workers with the proxies before them.
+type stack struct {
+	a      *Adapter
+	cfg    adapters.Config
+	limits adapters.Limits
+	temp   string // for its workers' temporary files
+	client *http.Client
+	active atomic.Int64 // legs whose answer has not come
+	fills  atomic.Int64
+
+	*fleet.Fleet
+	members []*member // in the order of workers
+	still   fleet.Stillness
+
+	mu         sync.Mutex
+	open       map[leg]context.CancelCauseFunc // legs whose answer has not come
+	references map[string]json.RawMessage      // by handoff: what prefill answered
+	kept       []string                        // the keys of references, oldest first
+}
+
+// leg is one request to one stage.
+type leg struct {
+	req  string
+	role spec.Role
+}
+
+// member is one worker of the topology, and the proxy that stays when it is restarted.
+type member struct {
+	*fleet.Member
+	worker worker
+	http   *faults.HTTPProxy
+}
+
+func newStack(a *Adapter, cfg adapters.Config) *stack {
+	s := &stack{
+		a: a, cfg: cfg, limits: limitsOf(cfg.Limits), Fleet: fleet.New(a.launcher, cfg.OnExit),
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		open:   map[leg]context.CancelCauseFunc{}, references: map[string]json.RawMessage{},
+	}
+	for _, w := range workers(cfg.Topology) {
+		s.members = append(s.members, &member{Member: s.Add(w.id, w.role, 1), worker: w})
+	}
+	return s
+}
+
+// start opens the proxies and starts all workers at once.
+func (s *stack) start(ctx context.Context) error {
+	var err error
+	if s.temp, err = os.MkdirTemp(s.a.temp, ""); err != nil {
+		return err
+	}
+	taken, err := fleet.FreePorts(2 * len(s.members))
+	if err != nil {
+		return err
+	}
+	for i, m := range s.members {
+		m.worker.ports = ports{http: taken[2*i], side: taken[2*i+1]}
+	}
+	if err := s.openProxies(); err != nil {
+		return fmt.Errorf("open the stack's proxies: %w", err)
+	}
+	errs := make([]error, len(s.members))
+	var wg sync.WaitGroup
+	for i, m := range s.members {
+		wg.Go(func() { errs[i] = s.startWorker(ctx, m) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *stack) of(role spec.Role) []*member {
+	return slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.worker.role != role })
+}
+
+func (s *stack) openProxies() error {
+	for _, m := range s.members {
+		var err error
+		m.http, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{
+			Upstream: fleet.Local(m.worker.ports.http), From: "router", To: m.worker.id, Engine: s.cfg.Engine, Decode: pointOf,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pointOf says which request an HTTP body speaks of.
+func pointOf(_ *http.Request, content []byte) faults.Point {
+	var b body
+	if json.Unmarshal(content, &b) != nil || b.ID == "" {
+		return faults.Point{}
+	}
+	return faults.Point{Req: b.ID, Handoff: handoffOf(b.ID)}
+}
+
+// handoffOf is how a request's handoff is called in traces.
+func handoffOf(req string) string { return "kv-" + req }
+
+// startWorker starts the present incarnation of a worker.
+func (s *stack) startWorker(ctx context.Context, m *member) error {
+	w := m.worker
+	w.id = m.Name()
+	dir, err := filepath.Abs(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	argv, err := w.argv(s.cfg, s.a.model)
+	if err != nil {
+		return err
+	}
+	return s.Start(ctx, m.Member, launch.Spec{
+		Argv: argv, Env: slices.Concat(s.a.env.Environ(os.Environ()), w.environment(s.cfg, s.temp), s.a.cached()), Dir: s.temp,
+		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
+	})
+}
+
+// find resolves a role or a worker's id to a worker; of several of a role, the first.
+func (s *stack) find(name string) (*member, error) {
+	found, err := s.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m.Member == found })], nil
+}
+
+// Restart starts the next incarnation of a worker, on the same ports.
+func (s *stack) Restart(ctx context.Context, name string) error {
+	next, err := s.Next(ctx, name)
+	if err != nil {
+		return err
+	}
+	m, err := s.find(next.ID)
+	if err != nil {
+		return err
+	}
+	return s.startWorker(ctx, m)
+}
+
+func (s *stack) Limits() adapters.Limits { return s.limits }
+
+// Reference is the right answer, if it was taken.
+func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.answers.Get(prompt, n) }
+
+// Unknown is 0: no proxy of this stack decodes messages between workers.
+func (*stack) Unknown() int { return 0 }
+
+// Workers are the present incarnations. None records pools yet.
+func (s *stack) Workers() []adapters.Worker {
+	all := s.Fleet.Workers()
+	for i := range all {
+		all[i].Pools = false
+	}
+	return all
+}
+
+// Idle asks each recorder what its worker holds.
+func (s *stack) Idle(ctx context.Context) (bool, string, error) {
+	return s.still.Idle(ctx, s.cfg.Probes, s.active.Load(), s.limits.Lease+5*time.Second)
+}
+
+// Served is what the probes' hooks did, by source.
+func (s *stack) Served() map[string]any { return fleet.Served(s.cfg.Dir) }
+
+// Stop ends every process, whatever it does, and closes the proxies. It may be called
+// again.
+func (s *stack) Stop(ctx context.Context) error {
+	again, err := s.Fleet.Stop(ctx)
+	if again {
+		return nil
+	}
+	errs := []error{err}
+	for _, m := range s.members {
+		if m.http != nil {
+			errs = append(errs, m.http.Close())
+		}
+	}
+	s.client.CloseIdleConnections()
+	if s.temp != "" {
+		errs = append(errs, os.RemoveAll(s.temp))
+	}
+	return errors.Join(errs...)
+}
