@@ -38,7 +38,8 @@ type Adapter struct {
 	env      *engines.Environment
 	answers  *fleet.Answers
 	cache    string
-	temp     string // a folder for the workers' temporary files
+	scratch  *launch.Scratch
+	temp     string // its folder, for the workers' temporary files
 	model    string
 }
 
@@ -103,9 +104,10 @@ func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
 	if a.model, digest, err = fleet.Model(a.cache, cfg.Model); err != nil {
 		return err
 	}
-	if a.temp, err = os.MkdirTemp("", "conform-"); err != nil {
+	if a.scratch, err = launch.NewScratch(); err != nil {
 		return err
 	}
+	a.temp = a.scratch.Path
 	a.env = env
 	a.answers = fleet.OpenAnswers(filepath.Join(a.cache, "answers"), env.Version, env.Device, digest)
 	if os.Getenv(plainVariable) != "" || cfg.Device != engines.CPU { // what has touched a GPU can't be forked
@@ -147,10 +149,8 @@ func (a *Adapter) discard() error {
 		errs = append(errs, a.launcher.Close())
 		a.launcher = nil
 	}
-	if a.temp != "" {
-		errs = append(errs, os.RemoveAll(a.temp))
-		a.temp = ""
-	}
+	errs = append(errs, a.scratch.Close())
+	a.scratch, a.temp = nil, ""
 	return errors.Join(errs...)
 }
 
