@@ -44,6 +44,7 @@ func Rejudge(ctx context.Context, dir string, lim traces.Limits) (ScenarioResult
 	}
 	res.Hooks = HooksOf(tr)
 	HoldToHooks(res.Hooks, got)
+	check.Sign(got.Rules, man.Adapter.Name, res.ID, man.Mode)
 	res.Capacity = CapacityOf(tr)
 	res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes, res.Settled = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes, got.Settled
 	again(newRecorded(tr), man, &res)
