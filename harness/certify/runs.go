@@ -20,7 +20,7 @@ import (
 // in a certificate.
 type runFolder struct {
 	dir      string
-	prefix   string // runs/01
+	prefix   string // runs/0001
 	attempts harness.Attempts
 	text     []byte // of attempts.json
 }
@@ -51,12 +51,17 @@ func openRuns(dirs []string) ([]runFolder, error) {
 		return cmp.Or(a.attempts.Start.Compare(b.attempts.Start), bytes.Compare(a.text, b.text))
 	})
 	for i := range runs {
+		if i > 0 && bytes.Equal(runs[i].text, runs[i-1].text) {
+			return nil, fmt.Errorf("%s: %w of its own: it is a copy of %s", runs[i].dir, ErrRun, runs[i-1].dir)
+		}
 		runs[i].prefix = runPrefix(i)
 	}
 	return runs, nil
 }
 
-func runPrefix(i int) string { return fmt.Sprintf("runs/%02d", i+1) }
+// runPrefix is where the ith run lies; the names of all have one length, so that
+// their order is that of the numbers.
+func runPrefix(i int) string { return fmt.Sprintf("runs/%04d", i+1) }
 
 func sameFile(a, b string) bool {
 	ia, err1 := os.Stat(a)

@@ -146,11 +146,11 @@ func TestTamperingIsRefused(t *testing.T) {
 			redigest(p)
 			return p
 		}},
-		"an attempt was dropped": {CodeMember, "runs/02/attempts.json", func(p []part) []part {
-			return slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/02") })
+		"an attempt was dropped": {CodeMember, "runs/0002/attempts.json", func(p []part) []part {
+			return slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/0002") })
 		}},
 		"an attempt was dropped and the rest digested again": {CodeStatement, listMember, func(p []part) []part {
-			p = slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/02") })
+			p = slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/0002") })
 			redigest(p)
 			return p
 		}},
@@ -164,9 +164,9 @@ func TestTamperingIsRefused(t *testing.T) {
 			p[i], p[i+1] = p[i+1], p[i]
 			return p
 		}},
-		"a member was added": {CodeMember, "runs/03/attempts.json", func(p []part) []part {
+		"a member was added": {CodeMember, "runs/0003/attempts.json", func(p []part) []part {
 			i := find(p, subjectMember)
-			return slices.Insert(p, i, part{"runs/03/attempts.json", []byte("{}")})
+			return slices.Insert(p, i, part{"runs/0003/attempts.json", []byte("{}")})
 		}},
 		"a statement of another certificate": {CodeSignature, conformanceMember, func(p []part) []part {
 			i := find(p, conformanceMember)
@@ -246,16 +246,16 @@ func TestSignedLiesAreRefused(t *testing.T) {
 			return p
 		}},
 		"an attempt left out": {CodeContent, journalMember, func(_ *record, p []part) []part {
-			return slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/02") })
+			return slices.DeleteFunc(p, func(m part) bool { return strings.HasPrefix(m.name, "runs/0002") })
 		}},
 		"a log": {CodeMember, "log", func(_ *record, p []part) []part {
 			i := find(p, subjectMember)
-			return slices.Insert(p, i, part{"runs/02/x/log", []byte("x")})
+			return slices.Insert(p, i, part{"runs/0002/x/log", []byte("x")})
 		}},
 		"a further member": {CodeMember, "zzz", func(_ *record, p []part) []part { return append(p, part{"zzz", nil}) }},
-		"a file that is a folder": {CodeMalformed, "runs/09/a/b", func(_ *record, p []part) []part {
+		"a file that is a folder": {CodeMalformed, "runs/0009/a/b", func(_ *record, p []part) []part {
 			i := find(p, subjectMember)
-			return slices.Insert(p, i, part{"runs/09/a", nil}, part{"runs/09/a/b", nil})
+			return slices.Insert(p, i, part{"runs/0009/a", nil}, part{"runs/0009/a/b", nil})
 		}},
 		"another trace": {CodeContent, "", func(_ *record, p []part) []part {
 			p[find(p, "harness.jsonl.zst")].text = []byte("no trace")
@@ -365,7 +365,7 @@ func TestNamesStayInside(t *testing.T) {
 		_, err := header(bad, 1)
 		require.Error(t, err)
 	}
-	require.True(t, goodName("runs/01/a.push.1/events/prefill-0#1.jsonl.zst"))
+	require.True(t, goodName("runs/0001/a.push.1/events/prefill-0#1.jsonl.zst"))
 }
 
 func TestWhatIsMissingForAProfile(t *testing.T) {
@@ -431,7 +431,17 @@ func honest(t *testing.T, run string) string {
 	require.NoError(t, err)
 	m.Defect = ""
 	require.NoError(t, traces.WriteManifest(filepath.Dir(files[0]), m))
+	later(t, to, 1)
 	return to
+}
+
+// later makes a copy of a run one of its own, by its start.
+func later(tb testing.TB, run string, by time.Duration) {
+	tb.Helper()
+	r, err := openRun(run)
+	require.NoError(tb, err)
+	r.attempts.Start = r.attempts.Start.Add(by)
+	require.NoError(tb, os.WriteFile(filepath.Join(run, harness.AttemptsFile), line(r.attempts), 0o644))
 }
 
 // Attempts that were begun and are gone count as such, and too many of them spoil a
@@ -467,6 +477,13 @@ func TestFoldersThatAreNoRuns(t *testing.T) {
 	in.Runs = []string{t.TempDir()}
 	_, err := Certify(t.Context(), in, filepath.Join(t.TempDir(), "c.cert"))
 	require.ErrorIs(t, err, ErrRun)
+	twice := fixture(t)
+	twice.Runs = append(slices.Clone(twice.Runs), twice.copied(t).Runs[0])
+	_, err = Certify(t.Context(), twice, filepath.Join(t.TempDir(), "c.cert"))
+	require.ErrorContains(t, err, "is a copy of")
+	twice.Runs[2] = twice.Runs[0]
+	_, err = Certify(t.Context(), twice, filepath.Join(t.TempDir(), "c.cert"))
+	require.NoError(t, err, "named twice, it counts once")
 	extra := fixture(t).copied(t)
 	stray := filepath.Join(extra.Runs[0], "stray")
 	require.NoError(t, os.CopyFS(stray, os.DirFS(filepath.Join(extra.Runs[0], "cancel-during-transfer.push."+seedText()))))
