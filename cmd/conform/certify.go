@@ -239,6 +239,7 @@ func (a *app) verify(ctx context.Context, f *verifyFlags, path string) error {
 	if err != nil {
 		return err
 	}
+	defer rarelyCollecting(certificateMemory)()
 	rep, err := certify.Verify(ctx, path, c)
 	refusal, refused := errors.AsType[*certify.Refusal](err)
 	switch {

@@ -167,7 +167,7 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Opt
 // siftTrace judges a trace in one pass, without holding it. It is nil where that
 // does not tell what there is to say.
 func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Result, error) {
-	defer rarelyCollecting()()
+	defer rarelyCollecting(streamMemory)()
 	sieve := check.NewSieve(opt)
 	var said spec.Trace // what is needed of hooks
 	whole, err := traces.Stream(ctx, path, func(e *spec.Event, source, thread int32) bool {
@@ -189,11 +189,11 @@ func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Resu
 	return result, nil
 }
 
-// rarelyCollecting has the garbage collector run less often for as long as a trace
-// streams, in which little is live, and returns what ends that. The limit keeps
-// the memory of the longest traces where it was.
-func rarelyCollecting() func() {
-	percent, limit := debug.SetGCPercent(streamGCPercent), debug.SetMemoryLimit(streamMemory)
+// rarelyCollecting has the garbage collector run less often for as long as traces are
+// judged of which little is live, and returns what ends that. The limit keeps the
+// memory of the longest traces where it was.
+func rarelyCollecting(memory int64) func() {
+	percent, limit := debug.SetGCPercent(rareGCPercent), debug.SetMemoryLimit(memory)
 	return func() {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
@@ -201,8 +201,11 @@ func rarelyCollecting() func() {
 }
 
 const (
-	streamGCPercent = 400
-	streamMemory    = 256 << 20 // bytes above which it collects as often as it must
+	rareGCPercent = 400
+	// Bytes above which it collects as often as it must: of a trace that streams, and of
+	// a certificate, whose traces are held one by one.
+	streamMemory      = 256 << 20
+	certificateMemory = 1 << 30
 )
 
 // words are the values of a list of names.

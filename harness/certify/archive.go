@@ -14,7 +14,9 @@ import (
 
 const (
 	blockSize = 512
-	maxName   = 100 // of a member: what a plain tar header holds
+	// What the header of a plain tar holds of a member: its name, its size.
+	maxName   = 100
+	maxMember = 1<<33 - 1
 )
 
 // memberName is what a member may be called. No part begins with a dot, so none is
@@ -25,8 +27,8 @@ func goodName(name string) bool { return len(name) <= maxName && memberName.Matc
 
 // header is the one header that a member of this name and size has.
 func header(name string, size int64) ([]byte, error) {
-	if !goodName(name) {
-		return nil, refuse(CodeMalformed, "", "no member can have the name %q", name)
+	if !goodName(name) || size > maxMember {
+		return nil, refuse(CodeMalformed, "", "no member can have the name %q and %d bytes", name, size)
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -82,7 +84,7 @@ func (a *archive) next() (string, int64, error) {
 	}
 	name, _, _ := strings.Cut(string(h[:maxName]), "\x00")
 	size, err := strconv.ParseInt(strings.Trim(string(h[124:136]), "\x00 "), 8, 64)
-	if err != nil || size < 0 || !goodName(name) {
+	if err != nil || size < 0 || size > maxMember || !goodName(name) {
 		return "", 0, refuse(CodeMalformed, "", "no header of a member where one must be")
 	}
 	want, err := header(name, size)

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"conform/harness"
@@ -99,6 +100,7 @@ func (j *judged) judge(ctx context.Context, dir string, lim traces.Limits) error
 	case err != nil:
 		res.Verdict, res.Why = spec.Error, err.Error()
 	}
+	res.Why = strings.ReplaceAll(res.Why, dir, j.name) // the same wherever the run lies
 	j.there, j.result, j.man = true, res, man
 	return nil
 }

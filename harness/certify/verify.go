@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"conform/harness"
@@ -310,7 +311,7 @@ func unpackFile(a *archive, root *os.Root, m member) error {
 // asRefusal blames the certificate for names that no folder can hold together, such
 // as a file that is a folder too.
 func asRefusal(name string, err error) error {
-	if errors.Is(err, os.ErrExist) || strings.Contains(err.Error(), "not a directory") || strings.Contains(err.Error(), "is a directory") {
+	if errors.Is(err, os.ErrExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) {
 		return refuse(CodeMalformed, name, "it can't be unpacked beside the others")
 	}
 	return err
@@ -398,7 +399,7 @@ func (o *opened) sameMembers(r *record) error {
 	for _, run := range r.runs {
 		files, err := run.members()
 		if err != nil {
-			return err
+			return asRefusal(run.prefix, err)
 		}
 		for _, f := range files {
 			used[f.name] = true
@@ -425,7 +426,7 @@ func unpackedRuns(dir string) ([]runFolder, error) {
 	}
 	runs, err := openRuns(dirs)
 	if err != nil {
-		return nil, unpackedError(dir, err)
+		return nil, asRefusal("runs", unpackedError(dir, err))
 	}
 	for i, r := range runs {
 		if want := filepath.Base(runPrefix(i)); filepath.Base(r.dir) != want {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -257,6 +258,13 @@ func TestSignedLiesAreRefused(t *testing.T) {
 			i := find(p, subjectMember)
 			return slices.Insert(p, i, part{"runs/0009/a", nil}, part{"runs/0009/a/b", nil})
 		}},
+		"a file in the place of a run": {CodeMalformed, "runs", func(_ *record, p []part) []part {
+			return slices.Insert(p, find(p, subjectMember), part{"runs/0009", nil})
+		}},
+		"a file in the place of the events": {CodeMember, "baseline.push.9/events", func(_ *record, p []part) []part {
+			i := find(p, "attempts.json")
+			return slices.Insert(p, i+1, part{"runs/0001/baseline.push.9/events", nil})
+		}},
 		"another trace": {CodeContent, "", func(_ *record, p []part) []part {
 			p[find(p, "harness.jsonl.zst")].text = []byte("no trace")
 			return p
@@ -356,6 +364,25 @@ func TestLimits(t *testing.T) {
 	c.Limits = DefaultLimits()
 	c.Limits.Trace.Events = 100
 	require.Equal(t, CodeContent, refused(t, path, c).Code)
+}
+
+// A header can speak of more than a plain tar holds, or of nothing.
+func TestHeadersThatCannotBe(t *testing.T) {
+	good, err := header("x", 8)
+	require.NoError(t, err)
+	for _, size := range []string{"112233445566", "77777777777\x00", "0000000008\x00 ", "-0000000001\x00", "           \x00"} {
+		h := bytes.Clone(good)
+		copy(h[124:136], size)
+		_, _, err := (&archive{bytes.NewReader(h), 1 << 20}).next()
+		_, ok := errors.AsType[*Refusal](err)
+		require.True(t, ok, "%q: %v", size, err)
+	}
+	name, size, err := (&archive{bytes.NewReader(good), 1 << 20}).next()
+	require.NoError(t, err)
+	require.Equal(t, "x", name)
+	require.Equal(t, int64(8), size)
+	_, err = header("x", maxMember+1)
+	require.Error(t, err)
 }
 
 // Names of members that would lie elsewhere are no names.
@@ -462,6 +489,38 @@ func TestMissingAttemptsAreInTheJournal(t *testing.T) {
 	require.ErrorContains(t, err, "2 attempts came to no result; the profile allows 1")
 }
 
+// A run that was stopped in the middle is in the certificate as it is, and judged to be
+// the same wherever it lies.
+func TestInterruptedAttemptIsInTheCertificate(t *testing.T) {
+	in := fixture(t)
+	in.Profile = profile(t, strings.Replace(smallProfile, "retries: 1", "retries: 2", 1))
+	stopped := filepath.Join(t.TempDir(), "stopped")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := harness.Run(ctx, harness.Config{Scenarios: []string{"worker-killed"}, OutDir: stopped, Jobs: 1, Progress: func(p harness.Progress) {
+		if p.Phase == "starting" {
+			cancel()
+		}
+	}})
+	require.NoError(t, err)
+	dirs, err := filepath.Glob(filepath.Join(stopped, "*", "events"))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(dirs[0]))
+	require.NoError(t, os.WriteFile(dirs[0], nil, 0o600), "nothing can be read here")
+	in.Runs = append(slices.Clone(in.Runs), stopped)
+	_, err = Certify(t.Context(), in, filepath.Join(t.TempDir(), "c.cert"))
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+	require.NoError(t, os.Remove(dirs[0]))
+	path := certificate(t, in)
+	rep, err := Verify(t.Context(), path, in.check())
+	require.NoError(t, err)
+	require.Equal(t, 2, rep.NoResult)
+	parts := takeApart(t, path)
+	journal := string(parts[find(parts, journalMember)].text)
+	require.NotContains(t, journal, stopped)
+	require.Contains(t, journal, `"attempt":"worker-killed.pull.1","outcome":"missing"`)
+}
+
 // gone is a run of which nothing is left but what it set out to do.
 func gone(t *testing.T, attempt string) string {
 	t.Helper()
@@ -502,16 +561,19 @@ func corruptions(t *testing.T, n int, seed uint64) {
 	in := fixture(t)
 	whole, err := os.ReadFile(certificate(t, in))
 	require.NoError(t, err)
-	c := in.check()
+	c, temp := in.check(), t.TempDir()
 	r := rand.New(rand.NewPCG(seed, 7))
 	for i := range n {
 		bad := corrupt(r, whole)
 		if bytes.Equal(bad, whole) {
 			continue
 		}
+		dir, err := os.MkdirTemp(temp, "")
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err := verify(ctx, bytes.NewReader(bad), t.TempDir(), withDefaults(c))
+		_, err = verify(ctx, bytes.NewReader(bad), dir, withDefaults(c))
 		cancel()
+		require.NoError(t, os.RemoveAll(dir))
 		_, ok := errors.AsType[*Refusal](err)
 		require.True(t, ok, "corruption %d of seed %d: %v", i, seed, err)
 	}
