@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -182,6 +183,7 @@ func (a *app) shortfall(short *certify.ShortfallError, format string) error {
 type verifyFlags struct {
 	trust                         []string
 	profile, quarters, at, format string
+	sign, out                     string
 }
 
 func (a *app) verifyCommand() *cobra.Command {
@@ -193,7 +195,8 @@ func (a *app) verifyCommand() *cobra.Command {
 seeds that its profile asks for, faults that fired, planted defects that were found,
 every trace judged again and compared, validity. It says what the certificate claims
 and what it does not. Nothing of the file is run, and nothing is written outside a
-temporary folder.
+temporary folder. With --countersign a certificate that holds is written to --out with
+one more signature: so a programme signs beside a vendor.
 
 Exit status: 0 if it holds, 1 if it is refused.`,
 		Args: exactly(1, "one certificate"),
@@ -203,6 +206,8 @@ Exit status: 0 if it holds, 1 if it is refused.`,
 	fl.StringArrayVar(&f.trust, "trust", nil, "`FILE` of a public key that is trusted, or of roots with names, a threshold and validity; repeatable")
 	fl.StringVar(&f.profile, "profile", "", "the profile that it must be of: a name, or a .yaml file that you trust (default: the built-in one that it names)")
 	fl.StringVar(&f.quarters, "quarters", "", "`FILE` with the published value of each quarter (default: what is built in)")
+	fl.StringVar(&f.sign, "countersign", "", "`FILE` of a private key that signs the certificate too, if it holds")
+	fl.StringVarP(&f.out, "out", "o", "", "the `FILE` to write the countersigned certificate to")
 	fl.StringVar(&f.at, "at", "", "the day on which it must hold, such as 2026-12-31 (default: now)")
 	formatFlag(cmd, &f.format)
 	return cmd
@@ -240,7 +245,7 @@ func (a *app) verify(ctx context.Context, f *verifyFlags, path string) error {
 		return err
 	}
 	defer rarelyCollecting(certificateMemory)()
-	rep, err := certify.Verify(ctx, path, c)
+	rep, err := f.verify(ctx, path, c)
 	refusal, refused := errors.AsType[*certify.Refusal](err)
 	switch {
 	case refused:
@@ -261,6 +266,21 @@ func (a *app) verify(ctx context.Context, f *verifyFlags, path string) error {
 	}
 	fmt.Fprintf(a.stdout, "VALID  %s\n", path)
 	return a.claims(rep)
+}
+
+// verify checks a certificate, and signs it where that was asked for.
+func (f *verifyFlags) verify(ctx context.Context, path string, c certify.Check) (*certify.Report, error) {
+	if (f.sign == "") != (f.out == "") {
+		return nil, usage("--countersign or --out is missing", "both or neither", "")
+	}
+	if f.sign == "" {
+		return certify.Verify(ctx, path, c)
+	}
+	key, err := certify.ReadPrivateKey(f.sign)
+	if err != nil {
+		return nil, unreadable(f.sign, "a private key that conform keygen made", err)
+	}
+	return certify.Countersign(ctx, path, c, []ed25519.PrivateKey{key}, f.out)
 }
 
 // claims tells what a certificate claims. Names in it are a stranger's: none may move

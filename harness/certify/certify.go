@@ -106,7 +106,13 @@ func Certify(ctx context.Context, in Input, path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(path, append(front, members...)); err != nil {
+	err = writeFile(path, func(w io.Writer) error {
+		if err := writeMembers(w, append(front, members...)); err != nil {
+			return err
+		}
+		return writeEnd(w)
+	})
+	if err != nil {
 		return nil, err
 	}
 	rep := r.report()
@@ -203,7 +209,7 @@ func sortedKeys(keys []ed25519.PrivateKey) []ed25519.PrivateKey {
 }
 
 // writeFile writes a certificate beside path and puts it there when it is whole.
-func writeFile(path string, members []member) (err error) {
+func writeFile(path string, content func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
@@ -214,19 +220,20 @@ func writeFile(path string, members []member) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	for _, m := range members {
-		if err = m.write(w); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = writeEnd(w)
-	}
-	err = errors.Join(err, w.Flush(), f.Chmod(0o644), f.Close())
+	err = errors.Join(content(w), w.Flush(), f.Chmod(0o644), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	return err
+}
+
+func writeMembers(w io.Writer, members []member) error {
+	for _, m := range members {
+		if err := m.write(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes the member, whose content must still be the one of its digest.

@@ -61,9 +61,17 @@ func fixture(tb testing.TB) Input {
 	return Input{Runs: []string{made.good, made.bad}, Profile: p, Quarters: testQuarters(), Keys: []ed25519.PrivateKey{key(1)}}
 }
 
+// recordedEnv names the folder of the recorded runs to the processes of a fuzzer, which
+// must all speak of the same ones.
+const recordedEnv = "CERTIFY_TEST_RUNS"
+
 func record2(ctx context.Context, p Profile) (err error) {
-	if made.dir, err = os.MkdirTemp("", "certify-test-*"); err != nil {
-		return err
+	dir := os.Getenv(recordedEnv)
+	if dir == "" {
+		if made.dir, err = os.MkdirTemp("", "certify-test-*"); err != nil {
+			return err
+		}
+		dir = made.dir
 	}
 	// The seeds depend on the build alone, which any manifest tells.
 	cfg := harness.Config{Scenarios: []string{"cancel-during-transfer"}, Modes: []string{"push"}}
@@ -71,14 +79,19 @@ func record2(ctx context.Context, p Profile) (err error) {
 	build.Args, build.Env = []string{}, []string{}
 	made.seed = Seeds(testValue, build.digest(), p.Seeds)[0]
 	cfg.Seeds = []uint64{made.seed}
-	made.good, made.bad = filepath.Join(made.dir, "good"), filepath.Join(made.dir, "bad")
+	made.good, made.bad = filepath.Join(dir, "good"), filepath.Join(dir, "bad")
+	if made.dir == "" {
+		return nil
+	}
 	cfg.OutDir = made.good
 	if _, err := harness.Run(ctx, cfg); err != nil {
 		return err
 	}
 	cfg.OutDir, cfg.Defect = made.bad, "free-at-cancel"
-	_, err = harness.Run(ctx, cfg)
-	return err
+	if _, err = harness.Run(ctx, cfg); err != nil {
+		return err
+	}
+	return os.Setenv(recordedEnv, dir)
 }
 
 // testValue is the value of every quarter that a test may run in.

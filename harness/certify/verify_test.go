@@ -340,6 +340,32 @@ func TestTrustAndTimes(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// A programme signs beside the vendor, after it has checked everything.
+func TestCountersign(t *testing.T) {
+	in := fixture(t)
+	path := certificate(t, in)
+	out := filepath.Join(t.TempDir(), "both.cert")
+	_, err := Countersign(t.Context(), path, in.check(), []ed25519.PrivateKey{key(2), key(1)}, out)
+	require.NoError(t, err)
+	got, err := os.ReadFile(out)
+	require.NoError(t, err)
+	both := in
+	both.Keys = []ed25519.PrivateKey{key(1), key(2)}
+	want, err := os.ReadFile(certificate(t, both))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+
+	_, err = Countersign(t.Context(), path, in.check(key(3)), []ed25519.PrivateKey{key(2)}, filepath.Join(t.TempDir(), "none.cert"))
+	var refusal *Refusal
+	require.ErrorAs(t, err, &refusal, "what does not hold is not signed")
+	var many []ed25519.PrivateKey
+	for i := range byte(maxSigners) {
+		many = append(many, key(100+i))
+	}
+	_, err = Countersign(t.Context(), path, in.check(), many, filepath.Join(t.TempDir(), "none.cert"))
+	require.ErrorIs(t, err, ErrKey)
+}
+
 // What is larger than the limits is refused, and nothing stays behind.
 func TestLimits(t *testing.T) {
 	in := fixture(t)
