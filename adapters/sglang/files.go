@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"conform/adapters/engines/fleet"
+	core "conform/adapters/engines/probe"
 )
 
 //go:embed probe/conform_sglang_probe/*.py probe/conform_sglang_probe-1.dist-info/*
@@ -15,8 +16,8 @@ var files embed.FS
 //go:embed serve/serve.py
 var script string
 
-// probe is the Python of the probe.
-var probe = fleet.Probe{below("probe")}
+// probe is the Python of the probe, with what the probes of all engines share.
+var probe = fleet.Probe{core.Core(), below("probe")}
 
 // below is a folder of the embedded files.
 func below(folder string) fs.FS {

@@ -39,7 +39,7 @@ func pythonTests(t *testing.T, name string, more ...string) (cmd *exec.Cmd, left
 	t.Cleanup(cancel)
 	cmd = exec.CommandContext(ctx, python(t), "-W", "error", "-m", "unittest", "-v", name)
 	cmd.Dir = filepath.Join("probe", "tests")
-	cmd.Env = append(os.Environ(), "PYTHONPATH=..", "PYTHONDONTWRITEBYTECODE=1", "CONFORM_TEST_DIR="+left)
+	cmd.Env = append(os.Environ(), "PYTHONPATH=.."+string(os.PathListSeparator)+filepath.Join("..", "..", "..", "engines", "probe"), "PYTHONDONTWRITEBYTECODE=1", "CONFORM_TEST_DIR="+left)
 	cmd.Env = append(cmd.Env, more...)
 	return cmd, left
 }
@@ -91,7 +91,7 @@ func judgeTraces(t *testing.T, left string) {
 func TestProbeCompiles(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), python(t), "-W", "error", "-c",
 		"import pathlib, sys\nfor p in pathlib.Path('.').rglob('*.py'): compile(p.read_bytes(), str(p), 'exec')")
-	for _, cmd.Dir = range []string{"probe", "serve"} {
+	for _, cmd.Dir = range []string{"probe", "serve", filepath.Join("..", "engines", "probe")} {
 		again := *cmd
 		out, err := again.CombinedOutput()
 		require.NoError(t, err, string(out))

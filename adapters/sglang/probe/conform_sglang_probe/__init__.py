@@ -21,11 +21,11 @@ from typing import Any
 
 from . import config as configuration
 from . import cpu
-from .binding import Bound, Hook, bind
+from conform_probe.binding import Bound, Hook, bind
 from .bindings import hooks
 from .hooks import Hooks
 from .recorder import Recorder
-from .spool import quoted
+from conform_probe.spool import quoted
 
 _SCHEDULER = "sglang.srt.managers.scheduler:Scheduler.__init__"
 

@@ -7,7 +7,7 @@ A row that did not bind makes its rules inconclusive.
 
 from __future__ import annotations
 
-from .binding import Hook
+from conform_probe.binding import Hook
 from .hooks import Hooks
 
 S = "sglang.srt."

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
-from .binding import Planned
-from .ledger import RADIX, Owner
-from .recorder import Known, Recorder
-from .spool import Lines, blocks, quoted
+from conform_probe.binding import Planned
+from conform_probe.ledger import Owner
+from .recorder import RADIX, Known, Recorder
+from conform_probe.spool import Lines, blocks, quoted
 
 
 def ints(values: Any) -> list[int]:

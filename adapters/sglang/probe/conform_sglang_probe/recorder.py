@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable
 
 from . import frames
-from .binding import Bound
+from conform_probe.binding import Bound
 from .config import Config
 from .content import Pages
-from .failpoint import FAIL, FORWARD, Failpoint
-from .ledger import Owner, Pool
-from .spool import Lines, Spool, blocks, quoted, runs
+from conform_probe.failpoint import FAIL, FORWARD, Failpoint
+from conform_probe.ledger import Owner, Pool
+from conform_probe.spool import Lines, Spool, blocks, quoted, runs
+
+RADIX = Owner("radix")  # the prefix cache, as a holder
 
 FAKE_HOST = "2.2.2.2"  # such a request is served by one worker alone
 
@@ -123,7 +125,7 @@ class Recorder:
         allocator = s.token_to_kv_pool_allocator
         count = int(allocator.size) // int(allocator.page_size) + 1
         size = Pages(self.args).page_bytes if self.args is not None else 0
-        pools = {"kv": Pool(self.spool, "kv", count, size, "kv")}
+        pools = {"kv": Pool(self.spool, "kv", count, size, "kv", RADIX)}
         pools["slot"] = Pool(self.spool, "slot", int(s.req_to_token_pool.req_to_token.shape[0]), 0, "slot")
         aux = aux_allocator(s)
         if aux is not None:

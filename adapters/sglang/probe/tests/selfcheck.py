@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from conform_sglang_probe import bindings, cpu
-from conform_sglang_probe.binding import Bound, bind
+from conform_probe.binding import Bound, bind
 from conform_sglang_probe.hooks import Hooks
 
 RENAMED = ":Scheduler.run_batch"

@@ -8,7 +8,7 @@ import types
 import unittest
 from typing import Any, Callable
 
-from conform_sglang_probe.binding import Bound, Hook, Planned, applies, bind, describe
+from conform_probe.binding import Bound, Hook, Planned, applies, bind, describe
 
 ENGINE = '''
 class Base:

@@ -13,8 +13,8 @@ import threading
 import unittest
 from typing import Any, Callable
 
-from conform_sglang_probe import failpoint
-from conform_sglang_probe.failpoint import DROP, FAIL, FORWARD, Failpoint
+from conform_probe import failpoint
+from conform_probe.failpoint import DROP, FAIL, FORWARD, Failpoint
 from fakes import recorder, request
 
 HELLO = b'{"protocol":"conform-failpoint/1","interests":[{"mode":"w"}],"events":["alloc"]}\n'

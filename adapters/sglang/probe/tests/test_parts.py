@@ -16,7 +16,8 @@ from unittest import mock
 from conform_sglang_probe import config, cpu, frames
 from conform_sglang_probe.content import Pages
 from conform_sglang_probe.hooks import harmless
-from conform_sglang_probe.ledger import RADIX, Owner, Pool
+from conform_sglang_probe.recorder import RADIX
+from conform_probe.ledger import Owner, Pool
 
 ONE, TWO = Owner("r-1", "r-1", "room-7"), Owner("r-2", "r-2")
 CAPTURED = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "captured.jsonl")
@@ -39,7 +40,7 @@ class Lines:
 class LedgerTest(unittest.TestCase):
     def setUp(self) -> None:
         self.lines = Lines()
-        self.pool = Pool(self.lines, "kv", 16, 0, "kv")  # type: ignore[arg-type]
+        self.pool = Pool(self.lines, "kv", 16, 0, "kv", RADIX)  # type: ignore[arg-type]
         self.lines.take()
 
     def test_a_lease(self) -> None:

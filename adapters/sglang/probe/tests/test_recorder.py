@@ -16,10 +16,9 @@ from typing import Any, Callable
 
 import conform_sglang_probe
 from conform_sglang_probe import recorder as module
-from conform_sglang_probe.binding import Hook, _Once, bind
+from conform_probe.binding import Hook, _Once, bind
 from conform_sglang_probe.hooks import Hooks
-from conform_sglang_probe.ledger import RADIX
-from conform_sglang_probe.recorder import Recorder
+from conform_sglang_probe.recorder import RADIX, Recorder
 from fakes import Tensor, config, recorder, request
 from test_spool import keep
 

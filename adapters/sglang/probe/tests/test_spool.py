@@ -17,9 +17,9 @@ import unittest
 from typing import Any
 from unittest import mock
 
-from conform_sglang_probe import spool
-from conform_sglang_probe.ledger import Owner, Pool
-from conform_sglang_probe.spool import Lines, Spool, blocks, quoted, runs
+from conform_probe import spool
+from conform_probe.ledger import Owner, Pool
+from conform_probe.spool import Lines, Spool, blocks, quoted, runs
 
 SOURCE = '"worker":"prefill-0","role":"prefill","host":"h","clock":"c"'
 

@@ -66,7 +66,7 @@ def describe(error: BaseException) -> str:
         place, trace = "", error.__traceback__
         while trace is not None:
             name = trace.tb_frame.f_globals.get("__name__", "")
-            if str(name).startswith(__package__ or "conform"):
+            if str(name).startswith("conform_"):
                 place = f" at {str(name).rpartition('.')[2]}:{trace.tb_lineno}"
             trace = trace.tb_next
         text = f": {error}"[:160] if isinstance(error, _OF_CODE) else ""
@@ -121,14 +121,14 @@ def _place(hook: Hook, state: Bound, active: Callable[[], bool]) -> bool:
     state.places.append((owner, name, raw, placed))
     state.fired[hook.target] = 0
     if not inspect.isclass(owner):
-        _rebind(function, wrapped, state)
+        _rebind(function, wrapped, module_name.partition(".")[0] + ".", state)
     return True
 
 
-def _rebind(function: Any, wrapped: Any, state: Bound) -> None:
+def _rebind(function: Any, wrapped: Any, engine: str, state: Bound) -> None:
     """Copies that other modules of the engine have imported, under any name, are replaced too."""
     for path, module in list(sys.modules.items()):
-        if path.startswith("sglang."):
+        if path.startswith(engine):
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is function:
                     setattr(module, name, wrapped)

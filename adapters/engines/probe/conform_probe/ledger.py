@@ -11,8 +11,6 @@ from typing import Iterable
 
 from .spool import Spool, blocks, quoted
 
-CACHE = "radix"
-
 
 @dataclass(frozen=True)
 class Owner:
@@ -31,14 +29,12 @@ class Owner:
         return out
 
 
-RADIX = Owner(CACHE)
-
-
 class Pool:
     """One pool. Only its scheduler's thread calls it."""
 
-    def __init__(self, spool: Spool, name: str, count: int, block_bytes: int, what: str) -> None:
-        self.spool, self.name, self.count = spool, name, count
+    def __init__(self, spool: Spool, name: str, count: int, block_bytes: int, what: str, cache: Owner | None = None) -> None:
+        """cache is the holder that keeps blocks when no request does: its leases end by eviction."""
+        self.spool, self.name, self.count, self.cache = spool, name, count, cache
         self.holders: dict[int, dict[str, Owner]] = {}
         self._held: dict[str, set[int]] = {}  # by holder
         size = f',"bytes":{block_bytes}' if block_bytes else ""
@@ -91,7 +87,7 @@ class Pool:
             groups.setdefault(owner, []).append(n)
         tail = f',"by":{quoted(by)}' if by else ""
         for owner, got in groups.items():
-            reason = "evict" if owner == RADIX else why
+            reason = "evict" if owner is not None and owner == self.cache else why
             mine = "" if owner is None else owner.holder
             more = "" if owner is None else owner.fields()
             self.spool.record("free", self._body(got, mine) + more + f',"why":"{reason}"' + tail)
