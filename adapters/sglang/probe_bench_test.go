@@ -27,24 +27,33 @@ import (
 	"conform/faults/failpoint"
 )
 
-// The size of the benchmark: pairs of workers, turns with the hooks and as many
-// without on each, and requests of a turn.
+// The size of the benchmark: pairs of workers, rounds of four turns on each, and
+// requests of a turn.
 const (
-	benchTrials = 9
-	benchTurns  = 6
-	benchSize   = 24
+	benchTrials = 5
+	benchRounds = 6
+	benchSize   = 12
 )
 
 // BenchmarkProbe serves requests on a pair of workers in turns, one with the probe's
 // hooks in place and one with the engine's own functions, and reports what the probe
 // costs: the throughput lost, the median latency and the processor time gained, in
 // percent. Two pairs of one build differ by up to 20 % without any probe, so a pair is
-// compared with itself, and each turn with the one beside it. Each trial takes a new
-// pair. The figures are the medians over all turns; the quartiles (25 and 75 %) show
-// how much a single turn says, the load what else the machine did.
+// compared with itself; a turn differs from the next by up to 10 %, so four make a
+// round (with, without, without, with, or the other way round), in which a drift
+// cancels itself. Each trial takes a new pair. The figures are the medians over all
+// rounds; the quartiles (25 and 75 %) show how much a single round says, the load what
+// else the machine did. Several clients share two cores with four processes that poll:
+// then a round says little, and one client shows the probe's cost best.
 //
-//	go test -tags engines -run - -bench Probe -benchtime 1x -timeout 20m ./adapters/sglang
+//	go test -tags engines -run - -bench Probe -benchtime 1x -timeout 30m ./adapters/sglang
 func BenchmarkProbe(b *testing.B) {
+	for _, clients := range []int{1, 3} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { benchProbe(b, clients) })
+	}
+}
+
+func benchProbe(b *testing.B, clients int) {
 	a := New()
 	cfg := adapters.Config{Version: "0.5.23", Device: engines.CPU, Mode: Mooncake}
 	if err := a.Open(context.Background(), cfg); err != nil {
@@ -55,12 +64,12 @@ func BenchmarkProbe(b *testing.B) {
 	for b.Loop() {
 		for trial := range benchTrials {
 			before := loadAverage(b)
-			cost := benchTrial(b, a, cfg, uint64(trial))
+			cost := benchTrial(b, a, cfg, clients, uint64(trial))
 			b.Logf("trial %d, load average %.1f before and %.1f after: %v", trial, before, loadAverage(b), &cost)
 			all.add(cost)
 		}
 	}
-	b.Logf("%d turns with the hooks, %d without: %v", len(all.lost), len(all.lost), &all)
+	b.Logf("%d rounds: %v", len(all.lost), &all)
 	b.ReportMetric(quartile(all.lost, 2), "%throughput-lost")
 	b.ReportMetric(quartile(all.gained, 2), "%median-latency-gained")
 	b.ReportMetric(quartile(all.worked, 2), "%processor-time-gained")
@@ -70,7 +79,7 @@ func BenchmarkProbe(b *testing.B) {
 }
 
 // benchCost is what turns with the hooks cost beside turns without, in percent, and
-// the median latencies in milliseconds, turn by turn.
+// the median latencies in milliseconds, round by round.
 type benchCost struct{ lost, gained, worked, on, off []float64 }
 
 func (c *benchCost) add(d benchCost) {
@@ -99,27 +108,34 @@ func quartile(values []float64, n int) float64 {
 }
 
 // benchTrial compares turns of one new pair.
-func benchTrial(b *testing.B, a *Adapter, cfg adapters.Config, seed uint64) benchCost {
+func benchTrial(b *testing.B, a *Adapter, cfg adapters.Config, clients int, seed uint64) benchCost {
 	b.Helper()
 	pair := benchStack(b, a, cfg)
 	var cost benchCost
-	for turn := range benchTurns + 1 {
-		var took, latency, worked [2]float64 // without, with
-		for i := range 2 {
-			on := (i + turn) % 2 // either comes first in every other couple
+	for round := range benchRounds + 1 {
+		var took, worked [2]float64 // without, with
+		var latencies [2][]time.Duration
+		for turn := range 4 {
+			on := (round + (turn+1)/2) % 2
 			pair.hooks(b, on == 1)
-			sizes := rand.New(rand.NewPCG(seed, uint64(turn))) // the same for both
-			d, l, cpu := pair.serve(b, sizes, fmt.Sprintf("%c%d%02d", 'a'+on, seed, turn))
-			slices.Sort(l)
-			took[on], latency[on], worked[on] = d.Seconds(), l[len(l)/2].Seconds(), cpu
+			sizes := rand.New(rand.NewPCG(seed, uint64(round))) // the same in each turn
+			d, l, cpu := pair.serve(b, clients, sizes, fmt.Sprintf("t%d-%d-%d", seed, round, turn))
+			took[on] += d.Seconds()
+			worked[on] += cpu
+			latencies[on] = append(latencies[on], l...)
 		}
-		if turn == 0 { // warms up
+		if round == 0 { // warms up
 			continue
 		}
+		var median [2]float64
+		for i, l := range latencies {
+			slices.Sort(l)
+			median[i] = 1000 * l[len(l)/2].Seconds()
+		}
 		cost.lost = append(cost.lost, 100*(1-took[0]/took[1]))
-		cost.gained = append(cost.gained, 100*(latency[1]/latency[0]-1))
+		cost.gained = append(cost.gained, 100*(median[1]/median[0]-1))
 		cost.worked = append(cost.worked, 100*(worked[1]/worked[0]-1))
-		cost.on, cost.off = append(cost.on, 1000*latency[1]), append(cost.off, 1000*latency[0])
+		cost.on, cost.off = append(cost.on, median[1]), append(cost.off, median[0])
 	}
 	require.NoError(b, pair.end())
 	return cost
@@ -202,9 +218,9 @@ func (p *benchPair) hooks(b *testing.B, in bool) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// serve sends requests by three clients, and gives the time for all and for each, and
+// serve sends requests by so many clients, and gives the time for all and for each, and
 // the seconds that the workers computed. No two prompts are alike.
-func (p *benchPair) serve(b *testing.B, sizes *rand.Rand, prefix string) (time.Duration, []time.Duration, float64) {
+func (p *benchPair) serve(b *testing.B, clients int, sizes *rand.Rand, prefix string) (time.Duration, []time.Duration, float64) {
 	b.Helper()
 	reqs := make([]adapters.Request, benchSize)
 	for i := range reqs {
@@ -218,9 +234,9 @@ func (p *benchPair) serve(b *testing.B, sizes *rand.Rand, prefix string) (time.D
 	computed := p.computed(b)
 	start := time.Now()
 	var wg sync.WaitGroup
-	for c := range 3 {
+	for c := range clients {
 		wg.Go(func() {
-			for i := c; i < len(reqs); i += 3 {
+			for i := c; i < len(reqs); i += clients {
 				began := time.Now()
 				answer, err := p.Generate(context.Background(), reqs[i])
 				if err != nil || answer.Status != 200 {
