@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import struct
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Callable
 import conform_sglang_probe
 from conform_sglang_probe import recorder as module
 from conform_probe.binding import Hook, _Once, bind
+from conform_probe.spool import blocks
 from conform_sglang_probe.hooks import Hooks
 from conform_sglang_probe.recorder import RADIX, Recorder
 from fakes import Tensor, config, recorder, request
@@ -217,6 +219,74 @@ class RecorderTest(unittest.TestCase):
         r.seal()
         got = [(e["mode"], e["blocks"]) for e in events(r) if e["k"] == "begin"]
         self.assertEqual(got, [("r", [1, 3]), ("w", [3]), ("r", [[5, 6]]), ("w", [6])])
+
+    def test_every_pass_touches_what_the_engines_table_says(self) -> None:
+        """Requests grow, come, go and move between passes: each pass is recorded as if it were the first."""
+        rng = random.Random(3)
+        r, h = self.make("open", worker="decode-0", role="decode")
+        h.r.scheduler.token_to_kv_pool_allocator.size = 1 << 14
+        table, page, passes = r.scheduler.req_to_token_pool.req_to_token, 16, []
+        mode = SimpleNamespace(is_idle=bool, is_prebuilt=bool, is_extend=bool)
+        lengths: dict[int, int] = {}
+        reqs = {i: request(f"r-{i}", i + 1, 40, slot=i) for i in range(6)}
+
+        def settle(i: int) -> None:  # in pages of its own, which are others each time
+            first = 1 + rng.randrange(50)
+            table.rows[i] = [t for n in range(8) for t in range(16 * ((first + n) % 60), 16 * ((first + n) % 60) + 16)]
+
+        for i in reqs:
+            settle(i)
+        for _ in range(400):
+            if not lengths or rng.random() < 0.1:
+                lengths[rng.randrange(6)] = rng.randrange(41, 60)
+            for i in [i for i, n in lengths.items() if n > 100 or rng.random() < 0.02]:
+                del lengths[i]
+                h.released(self.once(lambda req: None), reqs[i])
+                settle(i)
+            if rng.random() < 0.05 and lengths:
+                moved = rng.choice(sorted(lengths))
+                settle(moved)
+                h.cached(None, None, SimpleNamespace(rid=f"r-{moved}", req_pool_idx=moved, cache_protected_len=16, bootstrap_room=moved + 1))
+            order = sorted(lengths, key=lambda i: rng.random() if rng.random() < 0.1 else i)
+            if not order:
+                continue
+            batch = SimpleNamespace(forward_mode=mode, reqs=[reqs[i] for i in order], seq_lens_cpu=Tensor([lengths[i] for i in order]), prefix_lens=None)
+            h.forward(self.once(lambda *args: None), r.scheduler, batch)
+            passes.append([(f"r-{i}", mode, blocks([t // page for t in table.rows[i][: lengths[i] : page]][0 if mode == "r" else -1 :])) for i in order for mode in "rw"])
+            for i in order:
+                lengths[i] += 1
+        got = events(r)
+        begins = [e for e in got if e.get("via") == "forward"]
+        self.assertEqual([(e["req"], e["mode"], json.dumps(e["blocks"], separators=(",", ":"))) for e in begins], [line for each in passes for line in each])
+        ids = [e["access"] for e in begins]
+        self.assertEqual(len(set(ids)), len(ids))
+        self.assertEqual([e["access"] for e in got if e["k"] == "end"], ids)
+        self.assertLess(h.looked, len(ids) / 8, "most passes are recorded from the lines of the one before")
+
+    def test_new_pages_among_an_extends_tokens(self) -> None:
+        """They are found by slices: as many, and the same, as a look at each token finds."""
+        rng = random.Random(5)
+        for case in range(200):
+            r, h = self.make(f"none-{case}") if case == 0 else (r, h)
+            got: list[tuple[str, list[int]]] = []
+            reqs = [request(f"r-{case}-{i}", None) for i in range(rng.randrange(1, 4))]
+            prefixes = [rng.choice([0, 16, 32, rng.randrange(60)]) for _ in reqs]
+            lengths = [p + rng.randrange(1, 70) for p in prefixes]
+            tokens, want, page = [], [], 1
+            for req, prefix, length in zip(reqs, prefixes, lengths):
+                start, fresh = 16 * page, []
+                page += 6
+                for at in range(prefix, length):
+                    token = start + at - prefix // 16 * 16
+                    if token % 16 == 0:
+                        fresh.append(token // 16)
+                    tokens.append(token)
+                want += [(req.rid, fresh)] if fresh else []
+            allocator = r.scheduler.token_to_kv_pool_allocator
+            r.local.reqs = reqs
+            with unittest.mock.patch.object(r.pools["kv"], "alloc", lambda pages, owner: got.append((owner.req, list(pages)))):
+                h.kv_alloc_extend(Tensor(tokens), allocator, None, Tensor(prefixes), None, Tensor(lengths))
+            self.assertEqual(got, want)
 
     def test_a_forward_pass_that_fails(self) -> None:
         r, h = self.make()
