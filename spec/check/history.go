@@ -61,6 +61,8 @@ type history struct {
 	fences   map[fenceKey][]int32
 	byKind   map[spec.Kind][]int32
 	folded   *folded // nil where the blocks of the events are judged one by one
+	// slice is set where the trace is the core of a longer one.
+	slice *sliceOf
 	// unknownEnds are ends of accesses that no begin of the trace started.
 	unknownEnds []int32
 }
@@ -175,7 +177,10 @@ func (n *names) requests(handoff, req int32) []int32 {
 
 // newHistory indexes the trace. Whatever a reader should have refused is taken
 // as it stands where it has a meaning, and is left out otherwise.
-func newHistory(tr *spec.Trace) (*history, error) {
+func newHistory(tr *spec.Trace) (*history, error) { return newHistoryOf(tr, nil) }
+
+// newHistoryOf is newHistory of what may be the core of a longer trace.
+func newHistoryOf(tr *spec.Trace, slice *sliceOf) (*history, error) {
 	n := len(tr.Events)
 	if n >= math.MaxInt32/2 {
 		return nil, &LimitError{"events", math.MaxInt32 / 2}
@@ -187,6 +192,7 @@ func newHistory(tr *spec.Trace) (*history, error) {
 		threadID: map[spec.Thread]int32{}, poolID: map[poolKey]int32{}, accessID: map[string]int32{},
 		observes: map[int32][]int32{}, emitting: map[int32][]int32{}, fences: map[fenceKey][]int32{}, byKind: map[spec.Kind][]int32{},
 		names: names{id: map[nameKey]int32{}, linked: map[[2]int32]bool{}},
+		slice: slice,
 	}
 	h.addSources(tr)
 	if len(h.clocks) > maxClocks {
@@ -199,10 +205,14 @@ func newHistory(tr *spec.Trace) (*history, error) {
 	h.countLosses()
 	sigs := map[string]int32{}
 	for i := range h.ev {
-		h.index(int32(i), sigs)
+		if !slice.carries(i) {
+			h.index(int32(i), sigs)
+		}
 	}
 	for i := range h.ev {
-		h.pair(int32(i), sigs)
+		if !slice.carries(i) {
+			h.pair(int32(i), sigs)
+		}
 	}
 	if err := h.fold(foldFrom); err != nil {
 		return nil, err
@@ -281,7 +291,7 @@ func (h *history) place(i int32) {
 	if s.last == none {
 		expected = 0
 	}
-	if e.Seq > expected {
+	if e.Seq > expected && h.slice == nil {
 		s.losses = append(s.losses, spec.Loss{Src: e.Src, Next: expected, Why: "a gap in seq", Pos: e.Pos})
 	}
 	if e.K == spec.KindLost && e.Count > 0 {
@@ -301,7 +311,7 @@ func (h *history) place(i int32) {
 	h.thread[i], h.pos[i] = ti, int32(len(h.threads[ti]))
 	h.threads[ti] = append(h.threads[ti], i)
 	h.poolOf[i], h.poolPos[i], h.emitOf[i] = none, none, none
-	if e.K == spec.KindPool || e.K.Mutates() {
+	if (e.K == spec.KindPool || e.K.Mutates()) && !h.slice.carries(int(i)) {
 		h.placeInPool(i, si)
 	}
 }
@@ -433,6 +443,12 @@ func (h *history) countLosses() {
 // of those that are not absurdly far before its last. A recorder may stamp its
 // first lines with 0 and all others with the time of day.
 func (h *history) setZeros() {
+	if h.slice != nil {
+		for c, name := range h.clocks {
+			h.zero[c] = h.slice.zeros[name]
+		}
+		return
+	}
 	last := make([]int64, len(h.clocks))
 	for i := range last {
 		last[i] = math.MinInt64

@@ -15,23 +15,18 @@ import (
 // and only from emissions that speak of some access: of a kind that never spoke
 // of one, the trace shows nothing.
 func (c *court) signalResults() []SignalResult {
-	if c.legal == nil {
-		c.legal = c.base
-	}
-	by := c.accessesByName()
 	kinds := map[string]*SignalResult{}
-	held := map[string]*shown{}
 	for _, e := range c.h.emits {
 		ev := &c.h.ev[e]
 		s := kinds[ev.Signal]
 		if s == nil {
 			s = &SignalResult{Signal: ev.Signal, Claims: ev.Claims}
-			kinds[ev.Signal], held[ev.Signal] = s, &shown{}
+			kinds[ev.Signal] = s
 		}
 		s.Seen++
 		s.Claims = stronger(s.Claims, ev.Claims)
-		c.show(e, by, held[ev.Signal])
 	}
+	held := c.shownByKind()
 	out := make([]SignalResult, 0, len(kinds))
 	for name, s := range kinds {
 		k := held[name]
@@ -48,6 +43,23 @@ func (c *court) signalResults() []SignalResult {
 	}
 	sortSignals(out)
 	return out
+}
+
+// shownByKind is what the emissions of each kind of signal have shown.
+func (c *court) shownByKind() map[string]*shown {
+	if c.legal == nil {
+		c.legal = c.base
+	}
+	by := c.accessesByName()
+	held := map[string]*shown{}
+	for _, e := range c.h.emits {
+		kind := c.h.ev[e].Signal
+		if held[kind] == nil {
+			held[kind] = &shown{}
+		}
+		c.show(e, by, held[kind])
+	}
+	return held
 }
 
 func sortSignals(s []SignalResult) {

@@ -22,7 +22,7 @@ const maxSolves = 64
 // of them impose.
 func (c *court) jointly() {
 	for solves := 0; ; {
-		f := &fitting{c: c, budget: maxSolves - solves}
+		f := &fitting{c: c, budget: maxSolves - solves, imposed: c.h.slice.imposed(orderLegal)}
 		for i := range c.cases {
 			if k := &c.cases[i]; k.state == caseLegal {
 				f.cases = append(f.cases, k)
@@ -33,6 +33,10 @@ func (c *court) jointly() {
 		if f.why == nil || c.ctx.Err() != nil {
 			f.settle()
 			c.fencedOff(f.cases)
+			return
+		}
+		if c.h.slice != nil {
+			c.h.slice.unfit = true // more may take part than is in it
 			return
 		}
 		solves = maxSolves - f.budget
@@ -72,6 +76,7 @@ type fitting struct {
 	cases   []*accessCase
 	places  map[*accessCase][]place // that the others leave to it
 	budget  int
+	imposed []edge // by what is left out of a slice
 	owner   map[edge][]*accessCase
 	certain *order
 	why     *conflict // nil if they fit
@@ -187,7 +192,7 @@ func (f *fitting) own(k *accessCase, edges []edge) []edge {
 
 func (f *fitting) solve(edges []edge) (*order, *conflict) {
 	f.budget--
-	return newOrder(f.c.h, edges)
+	return newOrder(f.c.h, append(slices.Clip(f.imposed), edges...))
 }
 
 // choose looks for a choice of places that fits. Where one does not, some access

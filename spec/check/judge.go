@@ -75,7 +75,11 @@ func newCourt(ctx context.Context, tr *spec.Trace, opt Options) (*court, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost() || len(tr.Losses) > 0}
+	return courtOf(ctx, h, len(tr.Losses) > 0, opt)
+}
+
+func courtOf(ctx context.Context, h *history, lost bool, opt Options) (*court, error) {
+	c := &court{ctx: ctx, opt: opt.withDefaults(), h: h, rules: map[spec.RuleID]*RuleResult{}, lost: h.anyLost() || lost}
 	h.driftPPM = int64(c.opt.DriftPPM)
 	var why *conflict
 	if c.base, why = newOrder(h, nil); why != nil {
@@ -247,6 +251,11 @@ func (c *court) notes() []string {
 			notes = append(notes, fmt.Sprintf("source %s of %s ends without a seal: its last event is %s", s.name, c.h.workers[s.worker], c.lastOf(s)))
 		}
 	}
+	return append(notes, c.endNotes()...)
+}
+
+// endNotes tells of ends of accesses that are not known.
+func (c *court) endNotes() (notes []string) {
 	for i, e := range c.h.unknownEnds {
 		if i == 10 {
 			notes = append(notes, fmt.Sprintf("… and %d more ends of unknown accesses", len(c.h.unknownEnds)-i))

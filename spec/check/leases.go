@@ -119,6 +119,9 @@ func (c *court) mutate(id, m int32) bool {
 		return false
 	}
 	e := &c.h.ev[m]
+	if gen := c.h.slice.gen(m, b.number); gen > 0 {
+		b.state.Generation = gen - 1
+	}
 	next, breach := b.state.Step(blockOp(e))
 	sure := c.certain(b, m)
 	if breach != nil {

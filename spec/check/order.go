@@ -42,7 +42,7 @@ type order struct {
 // is a legal order, and then the order is not nil.
 func newOrder(h *history, added []edge) (*order, *conflict) {
 	o := &order{h: h, out: map[int32][]int32{}, in: map[int32][]int32{}}
-	for _, e := range added {
+	for _, e := range slices.Concat(h.slice.imposed(orderTold), h.slice.imposed(orderBase), added) {
 		o.out[e.from] = append(o.out[e.from], e.to)
 		o.in[e.to] = append(o.in[e.to], e.from)
 	}
@@ -142,11 +142,29 @@ func (o *order) findCycle(indegree []int32) []int32 {
 // sortByTime replaces topo by the topological order that follows the solved
 // instants. Most questions of reachability are then answered by it: nothing
 // leads from an event to one before it.
+//
+// Events at one instant keep the order of the trace if that is a topological one, so
+// that it does not depend on what else is in the trace.
 func (o *order) sortByTime() {
 	at := o.clocks.Instants()
+	if o.given() {
+		slices.Sort(o.topo)
+	}
 	slices.SortStableFunc(o.topo, func(a, b int32) int { return cmp.Compare(at[a], at[b]) })
 	o.rank = make([]int32, len(o.topo))
 	for i, e := range o.topo {
 		o.rank[e] = int32(i)
 	}
+}
+
+// given reports whether the order of the trace is a topological one.
+func (o *order) given() bool {
+	var buf []int32
+	for e := range int32(len(o.h.ev)) {
+		buf = o.preds(buf[:0], e)
+		if slices.ContainsFunc(buf, func(p int32) bool { return p > e }) {
+			return false
+		}
+	}
+	return true
 }

@@ -174,6 +174,9 @@ func (c *court) whyStale(k *accessCase, combined []place) (int64, string, []int3
 
 // whyNoLease explains an access to a block of which no lease comes into question.
 func (c *court) whyNoLease(a *access, n int64) (string, []int32) {
+	if c.h.slice != nil {
+		c.h.slice.needs(coreKey{c.h.workers[c.h.pools[a.pool].worker], c.h.pools[a.pool].name}, n)
+	}
 	id, ok := c.chains.blockID[blockKey{a.pool, n}]
 	if !ok {
 		return fmt.Sprintf("the block was never leased; the access began at %s", c.say(a.begin)), []int32{a.begin}

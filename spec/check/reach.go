@@ -130,7 +130,9 @@ func (o *order) leads(u, v int32) bool {
 	case o.h.thread[u] == o.h.thread[v]:
 		return o.h.pos[u] < o.h.pos[v]
 	}
-	return o.find(u, v, func(buf []int32, e int32) []int32 { return append(buf, o.h.observes[e]...) })
+	return o.find(u, v, func(buf []int32, e int32) []int32 {
+		return append(append(buf, o.h.observes[e]...), o.h.slice.told(e)...)
+	})
 }
 
 // find searches forward from u, through events of lower rank than v only, along

@@ -56,6 +56,11 @@ type Sieve struct {
 	looks   int // at accesses, for counterexamples
 	// drifting is set where clocks may drift; the sieve knows constant offsets only.
 	drifting bool
+	// core is what is left to Judge while the sieve goes on; nil where it gives up
+	// on the whole trace. order is what Judge needs to know of the rest.
+	core  *sieveCore
+	order *sieveOrder
+	at    *sievePlace // of the current event
 }
 
 // sieveKeep is for how many events what is over is remembered, where nothing else
@@ -147,7 +152,12 @@ func (s *Sieve) Add(e *spec.Event, source, thread int32) bool {
 // GaveUp says why the sieve cannot tell, "" while it can.
 func (s *Sieve) GaveUp() string { return s.stopped }
 
+// giveUp says that the current event shows something that the sieve cannot tell.
+// Where a core is kept, that is left to Judge with all of the event's group.
 func (s *Sieve) giveUp(why string) bool {
+	if s.core != nil && s.at != nil && !s.at.core && s.taint(s.at.group) {
+		return false
+	}
 	if s.stopped == "" {
 		s.stopped = why
 	}
@@ -185,36 +195,51 @@ func (s *Sieve) addSource(e *spec.Event, source int32) {
 func (s *Sieve) event(e *spec.Event, source, thread int32) {
 	handoff, req, group := s.resolve(e)
 	at := sievePlace{source: source, thread: thread, worker: s.threads[thread].worker, handoff: handoff, req: req, group: group}
+	s.at = &at
+	if s.core != nil && s.core.any && s.isCore(e, &at) {
+		at.core = true
+		s.coreEvent(e, &at)
+	} else {
+		s.judge(e, &at)
+	}
+	s.place(e, &at)
+	if s.order != nil {
+		s.order.keep(s, e, &at)
+	}
+	s.at = nil
+}
+
+// judge judges an event that is not left to Judge.
+func (s *Sieve) judge(e *spec.Event, at *sievePlace) {
 	if e.By != "" {
-		s.waitedFor(e, &at)
+		s.waitedFor(e, at)
 	}
 	switch e.K {
 	case spec.KindPool:
-		s.declare(e, at)
+		s.declare(e, *at)
 	case spec.KindAlloc, spec.KindHold, spec.KindDrop, spec.KindFree, spec.KindGrant, spec.KindRevoke:
-		s.mutate(e, &at)
+		s.mutate(e, at)
 	case spec.KindBegin:
-		s.begin(e, &at)
+		s.begin(e, at)
 	case spec.KindEnd:
-		s.end(e, &at)
+		s.end(e, at)
 	case spec.KindEmit:
-		s.emit(e, &at)
+		s.emit(e, at)
 	case spec.KindObserve:
-		s.observe(e, &at)
+		s.observe(e, at)
 	case spec.KindFence:
 		s.giveUp("a fence")
 	case spec.KindSeal:
-		s.sources[source].sealed = true
+		s.sources[at.source].sealed = true
 	case spec.KindFault:
 		s.stats.Faults++
 	case spec.KindClockCmp:
-		s.times.compare(s, e, s.sources[source].clock)
+		s.times.compare(s, e, s.sources[at.source].clock)
 	case spec.KindIdle:
 		s.idle(e)
 	default:
-		s.request(e, &at)
+		s.request(e, at)
 	}
-	s.place(e, &at)
 }
 
 // place gives an event its place in time, after what its thread, its pool and the
@@ -228,6 +253,9 @@ func (s *Sieve) place(e *spec.Event, at *sievePlace) {
 		th.latest.join(&at.observed.latest, clocks)
 	}
 	s.times.add(s, e, th.clock, &th.latest)
+	if s.order != nil {
+		s.order.place(s, e, at)
+	}
 	if at.pool != nil {
 		at.pool.latest = th.latest
 	}
@@ -243,4 +271,9 @@ type sievePlace struct {
 	group                  *sieveGroup
 	pool                   *sievePool   // that it mutates
 	emitted, observed      *sieveSignal // that it emits or observes
+	core                   bool         // it is left to Judge
+	begun, ended           *sieveAccess // that it begins or ends
+	leased                 *sieveLease  // that it begins
+	granted                []*sieveGrant
+	gens                   []blockGen // of a core alloc: the lease of each block
 }

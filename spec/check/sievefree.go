@@ -13,7 +13,7 @@ import (
 func (s *Sieve) free(p *sievePool, hit []*sieveLease, e *spec.Event, at *sievePlace) {
 	for i, l := range hit {
 		if !l.mayFree(e.Holder) {
-			s.giveUp("BLK-4")
+			s.brokenChain("BLK-4", p, e.Blocks)
 			return
 		}
 		for j := range l.holders {
@@ -22,16 +22,23 @@ func (s *Sieve) free(p *sievePool, hit []*sieveLease, e *spec.Event, at *sievePl
 		for j := range l.grants {
 			s.release(p, e.Blocks, l.grants[j].handoff.group.root())
 		}
-		s.grantees(l, hit[:i], at) // before its accesses are forgotten
+		s.grantees(l, hit[:i], e, at) // before its accesses are forgotten
 		for _, a := range l.accesses {
-			s.outlive(a, at)
+			s.outlive(l, a, e, at)
 		}
 		if s.stopped != "" {
 			return
 		}
 	}
-	for n := range e.Blocks.All {
-		s.page(p, n, false).lease[n%sievePageSize] = nil
+	s.clear(p, hit, e.Blocks)
+}
+
+// clear ends leases.
+func (s *Sieve) clear(p *sievePool, hit []*sieveLease, b spec.Blocks) {
+	for n := range b.All {
+		if page := s.page(p, n, false); page != nil {
+			page.lease[n%sievePageSize] = nil
+		}
 	}
 	for _, l := range hit {
 		l.keep(-1)
@@ -55,14 +62,17 @@ func (l *sieveLease) mayFree(holder string) bool {
 }
 
 // outlive judges an access to a lease that ends.
-func (s *Sieve) outlive(a *sieveAccess, at *sievePlace) {
+func (s *Sieve) outlive(l *sieveLease, a *sieveAccess, e *spec.Event, at *sievePlace) {
 	if !a.ended {
-		s.giveUp("BLK-2")
+		s.suspectLease("BLK-2", l.pool, l, e.Blocks)
 		return
 	}
 	if !a.told(a.group.root(), at.thread) {
-		s.giveUp("SIG-2: an end that does not lead to the free")
+		s.suspectLease("SIG-2: an end that does not lead to the free", l.pool, l, e.Blocks)
 		return
+	}
+	if s.order != nil {
+		s.order.later(s, at, &a.after)
 	}
 	if !a.freed {
 		a.freed = true
@@ -80,13 +90,13 @@ func (s *Sieve) drain(a *sieveAccess) {
 	}
 	a.group.root().refs--
 	delete(s.memory.accesses, a.id)
-	*a = sieveAccess{fronts: a.fronts[:0]}
+	*a = sieveAccess{fronts: a.fronts[:0], after: a.after.emptied()}
 	s.memory.spareA = append(s.memory.spareA, a)
 }
 
 // grantees judges those whom a lease was granted to. The same question about the
 // leases before it in the same free counts once.
-func (s *Sieve) grantees(l *sieveLease, before []*sieveLease, at *sievePlace) {
+func (s *Sieve) grantees(l *sieveLease, before []*sieveLease, e *spec.Event, at *sievePlace) {
 	owner := s.texts[l.pool.worker]
 	for i := range l.grants {
 		g := &l.grants[i]
@@ -102,7 +112,7 @@ func (s *Sieve) grantees(l *sieveLease, before []*sieveLease, at *sievePlace) {
 			s.counts.sig2++
 		}
 		if !s.touched(l, g) && !s.quiet(l, g, at.thread) {
-			s.giveUp("SIG-2: a grantee who may still begin")
+			s.suspectLease("SIG-2: a grantee who may still begin", l.pool, l, e.Blocks)
 			return
 		}
 	}
@@ -159,7 +169,11 @@ func (s *Sieve) begin(e *spec.Event, at *sievePlace) {
 	}
 	g.begun = true
 	a := s.newAccess()
-	*a = sieveAccess{id: strings.Clone(e.Access), by: at.worker, group: g, handoff: at.handoff, thread: at.thread, pos: s.n, seq: e.Seq, beginBy: e.T2, fronts: a.fronts[:0]}
+	*a = sieveAccess{
+		id: strings.Clone(e.Access), by: at.worker, group: g, handoff: at.handoff, thread: at.thread, pos: s.n, seq: e.Seq, beginBy: e.T2,
+		fronts: a.fronts[:0], after: a.after.emptied(),
+	}
+	at.begun = a
 	g.refs++
 	if _, dup := s.memory.accesses[a.id]; dup {
 		s.giveUp("an access twice")
@@ -213,6 +227,9 @@ func (s *Sieve) belongs(l *sieveLease, e *spec.Event, at *sievePlace) bool {
 			case !o.told || !g.leads(pathAny, o.thread, o.pos, at.thread):
 				return s.giveUp("SIG-2: nothing told the accessor")
 			}
+			if s.order != nil {
+				s.order.later(s, at, &o.after)
+			}
 			return true
 		}
 		if g.granted {
@@ -224,6 +241,9 @@ func (s *Sieve) belongs(l *sieveLease, e *spec.Event, at *sievePlace) bool {
 		if l.holders[i].concerns(at) {
 			if !g.leads(pathAny, l.thread, l.pos, at.thread) {
 				return s.giveUp("SIG-2: nothing told the accessor")
+			}
+			if s.order != nil {
+				s.order.later(s, at, &l.after)
 			}
 			return true
 		}
@@ -248,9 +268,13 @@ func (h *sieveHolder) concerns(at *sievePlace) bool {
 func (s *Sieve) end(e *spec.Event, at *sievePlace) {
 	a := s.memory.accesses[e.Access]
 	if a == nil || a.ended {
-		s.giveUp("an end without its begin")
+		s.wantAccess("an end without its begin", e.Access)
 		return
 	}
+	if s.order != nil {
+		s.order.later(s, at, &a.after)
+	}
+	at.ended = a
 	a.ended, a.endTh, a.endAt, a.endBy = true, at.thread, s.n, e.T2
 	s.endedWork(a, e, at)
 	s.drain(a)

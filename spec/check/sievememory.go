@@ -32,13 +32,15 @@ type sievePool struct {
 	near   *sievePage // the page that was asked for last
 	nearNo int64
 	open   []*sieveLease
-	latest sieveLatest // what its mutations come after so far, themselves included
+	core   map[int64]bool // blocks that are left to Judge
+	latest sieveLatest    // what its mutations come after so far, themselves included
+	after  [orders]lineage
 }
 
-// sievePage is a run of blocks: their leases, and whether they had one before.
+// sievePage is a run of blocks: their leases, and how many each has had.
 type sievePage struct {
 	lease [sievePageSize]*sieveLease
-	had   [sievePageSize]bool
+	had   [sievePageSize]uint32
 }
 
 const (
@@ -62,6 +64,8 @@ type sieveLease struct {
 	holders  []sieveHolder
 	grants   []sieveGrant
 	accesses []*sieveAccess
+	core     bool    // it is left to Judge
+	after    lineage // what comes before its alloc, where an order is kept
 }
 
 type sieveHolder struct {
@@ -76,7 +80,8 @@ type sieveGrant struct {
 	mode    string
 	thread  int32
 	pos     int32
-	told    bool // a path leads from the alloc to it
+	after   lineage // what comes before it, where an order is kept
+	told    bool    // a path leads from the alloc to it
 	revoked bool
 }
 
@@ -96,6 +101,9 @@ type sieveAccess struct {
 	endBy   int64
 	endTh   int32
 	fronts  []sieveFront
+	// after is what comes before its begin, and once it ended before its end, where
+	// an order is kept.
+	after lineage
 }
 
 // sieveFront is a place to which a signal that lists the access brought its end.
@@ -111,7 +119,7 @@ func (s *Sieve) declare(e *spec.Event, at sievePlace) {
 		s.giveUp("a pool declared twice")
 		return
 	}
-	s.memory.pools[key] = &sievePool{worker: at.worker, name: key.name, pages: map[int64]*sievePage{}, nearNo: -1, latest: nothingYet()}
+	s.memory.pools[key] = &sievePool{worker: at.worker, name: key.name, pages: map[int64]*sievePage{}, nearNo: -1, latest: nothingYet(), core: s.coreBlocks(at.worker, key.name)}
 }
 
 // poolOf finds the pool that a source mutates.
@@ -210,6 +218,7 @@ func (s *Sieve) split(l *sieveLease, p *sievePool, b spec.Blocks) *sieveLease {
 	l.blocks -= l.hits
 	part.holders, part.grants = append(part.holders, l.holders...), append(part.grants, l.grants...)
 	part.accesses = append(part.accesses, l.accesses...)
+	part.core, part.after = l.core, l.after
 	for _, a := range part.accesses {
 		a.leases++
 	}
@@ -269,6 +278,10 @@ func (s *Sieve) mutate(e *spec.Event, at *sievePlace) {
 	if p == nil || !s.usual(e.Blocks) || len(e.Blocks) == 0 {
 		return
 	}
+	if at.core {
+		s.mutateCore(p, e, at)
+		return
+	}
 	if at.group != nil && (e.K == spec.KindAlloc || e.K == spec.KindHold || e.K == spec.KindGrant) {
 		s.acquire(p, e.Blocks, at.group)
 	}
@@ -278,7 +291,7 @@ func (s *Sieve) mutate(e *spec.Event, at *sievePlace) {
 	}
 	hit, all := s.leases(p, e.Blocks)
 	if !all && e.K != spec.KindRevoke {
-		s.giveUp("BLK-4")
+		s.brokenChain("BLK-4", p, e.Blocks)
 		return
 	}
 	switch e.K {
@@ -293,10 +306,17 @@ func (s *Sieve) mutate(e *spec.Event, at *sievePlace) {
 	case spec.KindGrant:
 		s.grant(hit, e, at)
 	case spec.KindRevoke:
-		for _, l := range hit {
-			for i := range l.grants {
-				if g := &l.grants[i]; g.handoff == at.handoff {
-					g.revoked = true // from some or all: the sieve does not tell
+		s.revoke(p, hit, e, at)
+	}
+}
+
+func (s *Sieve) revoke(p *sievePool, hit []*sieveLease, e *spec.Event, at *sievePlace) {
+	for _, l := range hit {
+		for i := range l.grants {
+			if g := &l.grants[i]; g.handoff == at.handoff {
+				g.revoked = true // from some or all: the sieve does not tell
+				if s.order != nil && len(l.accesses) > 0 {
+					s.suspectLease("a revoke of what was accessed", p, l, e.Blocks)
 				}
 			}
 		}
@@ -347,6 +367,7 @@ func (s *Sieve) alloc(p *sievePool, e *spec.Event, at *sievePlace) {
 	}
 	l := s.newLease(p)
 	l.thread, l.pos = at.thread, s.n
+	at.leased = l
 	for n := range e.Blocks.All {
 		page := s.page(p, n, true)
 		if page == nil {
@@ -354,14 +375,11 @@ func (s *Sieve) alloc(p *sievePool, e *spec.Event, at *sievePlace) {
 		}
 		i := n % sievePageSize
 		if page.lease[i] != nil {
-			s.giveUp("BLK-1")
+			s.brokenChain("BLK-1", p, e.Blocks)
 			return
 		}
 		page.lease[i] = l
-		if page.had[i] {
-			s.stats.Reused++
-		} else {
-			page.had[i] = true
+		if page.had[i]++; page.had[i] == 1 {
 			s.stats.Blocks++
 		}
 		l.blocks++
@@ -399,7 +417,7 @@ func (l *sieveLease) holderOf(name string) int {
 func (s *Sieve) hold(hit []*sieveLease, e *spec.Event, at *sievePlace) {
 	for _, l := range hit {
 		if e.Holder == "" || l.holderOf(e.Holder) >= 0 {
-			s.giveUp("BLK-4")
+			s.brokenChain("BLK-4", l.pool, e.Blocks)
 			return
 		}
 		s.addHolder(l, e, at)
@@ -410,7 +428,7 @@ func (s *Sieve) drop(p *sievePool, hit []*sieveLease, e *spec.Event) {
 	for _, l := range hit {
 		i := l.holderOf(e.Holder)
 		if i < 0 {
-			s.giveUp("BLK-4")
+			s.brokenChain("BLK-4", p, e.Blocks)
 			return
 		}
 		s.release(p, e.Blocks, l.holders[i].group())
@@ -444,6 +462,9 @@ func (s *Sieve) grant(hit []*sieveLease, e *spec.Event, at *sievePlace) {
 		}
 		l.grants = append(l.grants, sieveGrant{handoff: at.handoff, to: to, mode: modeText(e.Mode), thread: at.thread, pos: s.n, told: told})
 		g.refs++
+		if s.order != nil {
+			at.granted = append(at.granted, &l.grants[len(l.grants)-1])
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ type sieveGroup struct {
 	rejected, ended, held               bool
 	clientEnded, clientGood, failed     bool
 	bareAdmit, idled                    bool
+	core                                bool // it is left to Judge
 }
 
 // sieveQueued is a group that may be forgotten a while after a position.
@@ -117,15 +118,16 @@ func (s *Sieve) name(text string, req bool) *sieveName {
 	if n, ok := m[text]; ok {
 		return n
 	}
-	if s.names.past.has(s.names.hash(text, req)) {
-		s.giveUp("a name that comes back late")
-	}
 	n := &sieveName{text: strings.Clone(text)}
 	m[n.text] = n
-	g := &sieveGroup{names: []*sieveName{n}, last: s.n}
+	g := &sieveGroup{names: []*sieveName{n}, last: s.n, core: s.core.has(text, req)}
 	n.group = g
 	if req {
 		g.req = n
+	}
+	if s.names.past.has(s.names.hash(text, req)) {
+		s.comeBack(g)
+	} else if req {
 		s.stats.Requests++
 	} else {
 		s.stats.Handoffs++
@@ -146,18 +148,20 @@ func (m *sieveNames) hash(text string, req bool) uint64 {
 // have been judged otherwise with the other, makes the sieve give up.
 func (s *Sieve) unite(a, b *sieveGroup) *sieveGroup {
 	switch {
+	case a.core || b.core:
+		s.joinCore(a, b)
 	case a.req != nil && b.req != nil:
-		s.giveUp("two requests with one handoff")
+		s.suspect("two requests with one handoff", a, b)
 	case a.begun && b.acquired, b.begun && a.acquired:
-		s.giveUp("a link after accesses and leases")
+		s.suspect("a link after accesses and leases", a, b)
 	case a.spokeOf(b), b.spokeOf(a):
-		s.giveUp("a link after signals and accesses")
+		s.suspect("a link after signals and accesses", a, b)
 	case len(a.cancellers) > 0 && b.begun, len(b.cancellers) > 0 && a.begun:
-		s.giveUp("a link after a cancel")
+		s.suspect("a link after a cancel", a, b)
 	case a.rejected && b.begun, b.rejected && a.begun, a.idled, b.idled:
-		s.giveUp("a link after a reject or an idle")
+		s.suspect("a link after a reject or an idle", a, b)
 	case a.ungranted && b.granted, b.ungranted && a.granted:
-		s.giveUp("a link after a grant")
+		s.suspect("a link after a grant", a, b)
 	}
 	if len(a.names) < len(b.names) {
 		a, b = b, a
@@ -180,7 +184,7 @@ func (s *Sieve) unite(a, b *sieveGroup) *sieveGroup {
 	a.begun, a.acquired, a.granted = a.begun || b.begun, a.acquired || b.acquired, a.granted || b.granted
 	a.ungranted, a.rejected, a.ended = a.ungranted || b.ungranted, a.rejected || b.rejected, a.ended || b.ended
 	a.held, a.clientEnded, a.clientGood = a.held || b.held, a.clientEnded || b.clientEnded, a.clientGood || b.clientGood
-	a.failed, a.bareAdmit = a.failed || b.failed, a.bareAdmit || b.bareAdmit
+	a.failed, a.bareAdmit, a.core = a.failed || b.failed, a.bareAdmit || b.bareAdmit, a.core || b.core
 	*b = sieveGroup{parent: a}
 	return a
 }
@@ -237,8 +241,8 @@ func (s *Sieve) settle(g *sieveGroup) {
 // unsettled gives up on a request that was rejected, cancelled or expired and held
 // something: how it gave it back is for Judge to tell (settlement.go).
 func (s *Sieve) unsettled(g *sieveGroup) {
-	if g.ended && g.held && g.req != nil {
-		s.giveUp("an ended request that held blocks")
+	if g.ended && g.held && g.req != nil && !g.core {
+		s.suspect("an ended request that held blocks", g)
 	}
 }
 

@@ -186,7 +186,7 @@ func (s *Sieve) idle(e *spec.Event) {
 			return
 		}
 		if s.asking[w] > 0 {
-			s.giveUp("SIG-4: not answered at an idle")
+			s.suspectAsks("SIG-4: not answered at an idle", w)
 			return
 		}
 		s.idles = append(s.idles, w)
@@ -200,6 +200,9 @@ func (s *Sieve) idle(e *spec.Event) {
 
 func (s *Sieve) idlePool(p *sievePool) {
 	for _, l := range p.open {
+		if l.core {
+			continue
+		}
 		if len(l.holders) == 0 {
 			s.giveUp("BLK-5: held by nobody")
 			return
@@ -215,7 +218,7 @@ func (s *Sieve) idlePool(p *sievePool) {
 				continue
 			}
 			if g.ended || g.clientEnded || slices.Contains(g.enders, p.worker) {
-				s.giveUp("BLK-5: held by a request that has ended")
+				s.suspect("BLK-5: held by a request that has ended", g)
 				return
 			}
 		}

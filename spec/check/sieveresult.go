@@ -15,6 +15,12 @@ func (s *Sieve) Result() (*Result, bool) {
 	if s.stopped != "" {
 		return nil, false
 	}
+	return s.result()
+}
+
+// result is Result once all was judged.
+func (s *Sieve) result() (*Result, bool) {
+	s.stats.Reused = s.stats.Leases - s.stats.Blocks
 	res := &Result{Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Clocks: s.times.results(), Notes: s.notes()}
 	res.Stats.Events = int(s.n)
 	counts := s.ruleCounts()
@@ -67,9 +73,9 @@ func (s *Sieve) finishUp() {
 			}
 		}
 	}
-	for _, n := range s.asking {
+	for w, n := range s.asking {
 		if n > 0 {
-			s.giveUp("SIG-4: not answered")
+			s.suspectAsks("SIG-4: not answered", w)
 		}
 	}
 	seen := map[*sieveGroup]bool{}
@@ -81,6 +87,14 @@ func (s *Sieve) finishUp() {
 			}
 		}
 	}
+	if s.core != nil && s.core.any {
+		return // what its signals prove is known once its core was judged
+	}
+	s.proved()
+}
+
+// proved asks of what each kind of signal proves whether it is sure.
+func (s *Sieve) proved() {
 	for _, k := range s.signals.kinds {
 		if _, sure := k.predicate(); !sure {
 			s.giveUp("a signal of which order alone does not say what it proves")

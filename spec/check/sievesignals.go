@@ -26,8 +26,9 @@ type sieveSignal struct {
 	group        *sieveGroup
 	tells        []sieveKnown
 	lists        []sieveListed
-	seen         bool
+	seen, core   bool
 	latest       sieveLatest
+	after        [orders]lineage // what comes before it, where an order is kept
 }
 
 // sieveSeen is a signal that was observed at a position. It is kept for a while:
@@ -391,7 +392,7 @@ func (m *sieveSignals) sweep(now, window int32) {
 		delete(m.open, sig.sig)
 		m.forgot = true
 		clear(sig.lists)
-		*sig = sieveSignal{tells: sig.tells[:0], lists: sig.lists[:0]}
+		*sig = sieveSignal{tells: sig.tells[:0], lists: sig.lists[:0], after: sig.after}
 		m.spare = append(m.spare, sig)
 	}
 	m.seen = append(m.seen[:0], m.seen[i:]...)

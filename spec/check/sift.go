@@ -1,0 +1,173 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"conform/spec"
+)
+
+// Reader gives all events of a trace to each, in one order, with their sources and
+// threads numbered from 0 in the order of their first events, until each says no. It
+// is false where it cannot, or where each said no. An event and its texts are valid
+// until each returns.
+type Reader func(each func(e *spec.Event, source, thread int32) bool) (whole bool, err error)
+
+// Sift judges a trace that can be read several times without ever holding all of it.
+// It gives what [Judge] gives, or nil where it cannot tell: of a trace that no reader
+// accepts as a whole, in which the given order of the events is not a legal one of
+// all but a few, or of which too much depends on each other.
+//
+// A first pass clears a trace in which nothing is found ([Sieve]). Where it finds
+// something, further passes find out what that has to do with: the events of the
+// same requests and handoffs, of leases that they share with others, of blocks of
+// which the chain is broken. These Judge judges, with what all other events impose on
+// their order, and the counts of both parts are put together.
+//
+// Memory grows with what is open, and with what is judged so. A trace is read at most
+// some ten times, twice more than it took to find the core.
+func Sift(ctx context.Context, read Reader, opt Options) (*Result, error) {
+	core := newSieveCore()
+	s := NewSieve(opt)
+	s.core = core
+	for range maxPasses {
+		whole, err := read(s.Add)
+		if err != nil || !whole || s.stopped != "" {
+			return nil, err
+		}
+		s.finishUp()
+		switch {
+		case s.stopped != "" || core.unclean && !core.grown:
+			return nil, nil
+		case core.unclean:
+		case !core.any:
+			res, _ := s.result()
+			return res, nil
+		default:
+			res, more, err := s.judgeCore(ctx, read, opt)
+			if err != nil || !more {
+				return res, err
+			}
+		}
+		core.again()
+		s = NewSieve(opt)
+		s.core, s.order = core, newSieveOrder()
+	}
+	return nil, nil
+}
+
+// maxPasses bounds how often a trace is read to find the core.
+const maxPasses = 10
+
+var errSlice = errors.New("the core of a trace is no trace")
+
+// judgeCore has Judge judge the core. It says more where the core must grow.
+func (s *Sieve) judgeCore(ctx context.Context, read Reader, opt Options) (res *Result, more bool, err error) {
+	s.order.close()
+	carriers, err := s.order.fetch(read)
+	if err != nil || len(carriers) != len(s.order.wants) || len(carriers)+len(s.order.kept) > maxKept {
+		return nil, false, err
+	}
+	tr, slice := s.order.slice(carriers)
+	slice.core, slice.zeros = s.core.blocks, map[string]int64{}
+	for c, name := range s.times.clocks {
+		slice.zeros[name] = s.times.first(c)
+	}
+	h, err := newHistoryOf(tr, slice)
+	if err != nil {
+		return nil, false, nil //nolint:nilerr // Judge says what is too much of the whole
+	}
+	c, err := courtOf(ctx, h, false, opt)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errSlice, err)
+	}
+	if err := c.judge(); err != nil {
+		return nil, false, err
+	}
+	if slice.unfit {
+		return nil, false, nil
+	}
+	for key, numbers := range slice.needed {
+		for _, n := range numbers {
+			more = s.core.addBlock(key, n) || more
+		}
+	}
+	if more {
+		return nil, true, nil
+	}
+	res = s.together(c)
+	return res, false, nil
+}
+
+// fetch reads the carriers.
+func (o *sieveOrder) fetch(read Reader) ([]keptEvent, error) {
+	var out []keptEvent
+	if len(o.wants) == 0 {
+		return nil, nil
+	}
+	n := int32(0)
+	_, err := read(func(e *spec.Event, _, _ int32) bool {
+		if n++; o.wants[n] {
+			out = append(out, keptEvent{at: n, ev: cloned(e)})
+		}
+		return len(out) < len(o.wants)
+	})
+	return out, err
+}
+
+// together puts together what the sieve counted and what Judge found in the core. It
+// is nil where the two leave open what a signal proves.
+func (s *Sieve) together(c *court) *Result {
+	for kind, held := range c.shownByKind() {
+		k := s.signals.kind(kind)
+		k.accesses = k.accesses || held.accesses > 0
+		k.unstopped, k.unended = k.unstopped || !held.stopped, k.unended || !held.ended
+		k.past = k.past || held.past > 0
+	}
+	if s.proved(); s.stopped != "" {
+		return nil
+	}
+	res := &Result{
+		Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Clocks: s.times.results(), Settled: c.settlements(),
+		Notes: append(append(append(append([]string(nil), c.broken...), c.remarks...), s.notes()...), c.endNotes()...),
+	}
+	s.addStats(c, &res.Stats)
+	counts := s.ruleCounts()
+	counts[spec.BLK5] = 0 // Judge saw every idle
+	for _, r := range spec.Rules() {
+		rr := *c.rules[r.ID]
+		for i := range rr.Findings {
+			rr.Findings[i].about = nil
+		}
+		if n := counts[r.ID]; n > 0 {
+			rr.Judged += n
+			rr.Verdict = max(rr.Verdict, spec.Pass)
+		}
+		res.Rules = append(res.Rules, rr)
+		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)
+	}
+	if res.Verdict == spec.Unexercised || len(c.h.unknownEnds) > 0 {
+		res.Verdict = spec.Worst(res.Verdict, spec.Inconclusive)
+	}
+	if len(c.broken) > 0 {
+		res.Verdict = spec.Error
+	}
+	return res
+}
+
+// addStats adds what the sieve did not count: the leases of the core, and the blocks
+// that are wholly in it.
+func (s *Sieve) addStats(c *court, stats *Stats) {
+	stats.Events = int(s.n)
+	stats.Histories, stats.Refused, stats.Undecided = c.stats.Histories, c.stats.Refused, c.stats.Undecided
+	for i := range c.chains.blocks {
+		b := &c.chains.blocks[i]
+		stats.Leases += len(b.leases)
+		p := &c.h.pools[b.pool]
+		if len(b.leases) > 0 && c.h.slice.core[coreKey{c.h.workers[p.worker], p.name}][b.number] {
+			stats.Blocks++
+		}
+	}
+	stats.Reused = stats.Leases - stats.Blocks
+}
