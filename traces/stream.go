@@ -20,7 +20,8 @@ import (
 //
 // It is for traces in which nothing is wrong and nothing unusual. It is false
 // where each was, where the trace has a loss, where it is no single file, where it
-// is against TRACE.md, or where it cannot tell: [Read] then says what there is.
+// is against TRACE.md, or where it cannot tell: [Read] then says what there is. That an
+// access ends once is left to the caller, who knows which have not.
 // Memory is bounded by the lines in flight, and 8 to 16 bytes for each access and
 // each signal, by which it knows that they are unique. Two goroutines work beside
 // the caller's and are gone when it returns.

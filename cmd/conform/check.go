@@ -164,26 +164,29 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Opt
 	return result, nil
 }
 
-// siftTrace judges a trace in one pass, without holding it. It is nil where that
-// does not tell what there is to say.
+// siftTrace judges a trace without holding it. It is nil where that does not tell
+// what there is to say.
 func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Result, error) {
 	defer rarelyCollecting(streamMemory)()
-	sieve := check.NewSieve(opt)
 	var said spec.Trace // what is needed of hooks
-	whole, err := traces.Stream(ctx, path, func(e *spec.Event, source, thread int32) bool {
-		if len(e.Hooks) > 0 || e.K == spec.KindNote && strings.HasPrefix(e.Text, `{"hooks":`) {
-			said.Events = append(said.Events, spec.Event{
-				Src: strings.Clone(e.Src), K: e.K, Hooks: bytes.Clone(e.Hooks), Text: strings.Clone(e.Text),
-			})
+	first := true
+	result, err := check.Sift(ctx, func(each func(*spec.Event, int32, int32) bool) (bool, error) {
+		see := each
+		if first {
+			see = func(e *spec.Event, source, thread int32) bool {
+				if len(e.Hooks) > 0 || e.K == spec.KindNote && strings.HasPrefix(e.Text, `{"hooks":`) {
+					said.Events = append(said.Events, spec.Event{
+						Src: strings.Clone(e.Src), K: e.K, Hooks: bytes.Clone(e.Hooks), Text: strings.Clone(e.Text),
+					})
+				}
+				return each(e, source, thread)
+			}
 		}
-		return sieve.Add(e, source, thread)
-	})
-	if err != nil || !whole {
+		first = false
+		return traces.Stream(ctx, path, see)
+	}, opt)
+	if err != nil || result == nil {
 		return nil, err
-	}
-	result, ok := sieve.Result()
-	if !ok {
-		return nil, nil
 	}
 	harness.HoldToHooks(harness.HooksOf(&said), result)
 	return result, nil

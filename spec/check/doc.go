@@ -71,11 +71,21 @@
 //
 // # Long traces
 //
-// All of that holds the trace in memory, with some kilobytes for each event. A
-// [Sieve] judges a trace as its events come and holds what is open: it tells what
-// Judge would, or that it can't. It tells of long traces in which the order of the
-// lines is itself a legal order and nothing is found; everything else is Judge's.
-// Package chain judges histories of single blocks.
+// All of that holds the trace in memory, with some kilobytes for each event. [Sift]
+// judges a trace that can be read again, and holds what is open. Its [Sieve] tells
+// what Judge would where the order of the lines is itself a legal order and nothing is
+// found. What else there is (a request that was cancelled, a block freed too early, a
+// claim that does not hold) is cut out of the trace with all that it may have to do
+// with (sievecore.go), and Judge judges that with what the rest of the trace says
+// about its order (sieveorder.go): the verdicts, findings and counts are those of the
+// whole trace; only which of several equal proofs by clocks is cited may differ.
+//
+// Some kinds of traces go to Judge as a whole: those with a loss, those in which the
+// lines are in no order that is legal for all but what was cut out (a file for each
+// source, one after the other, or an observe before its emit), clocks that may drift,
+// signals whose worth order alone does not show, those in which too much hangs
+// together (blocks that caches share), and those in which two accesses fit alone and
+// not together. Package chain judges histories of single blocks.
 //
 // # One finding
 //

@@ -272,8 +272,6 @@ type sievePlace struct {
 	pool                   *sievePool   // that it mutates
 	emitted, observed      *sieveSignal // that it emits or observes
 	core                   bool         // it is left to Judge
-	begun, ended           *sieveAccess // that it begins or ends
-	leased                 *sieveLease  // that it begins
-	granted                []*sieveGrant
-	gens                   []blockGen // of a core alloc: the lease of each block
+	begun                  *sieveAccess // that it begins
+	gens                   []blockGen   // of a core alloc: the lease of each block
 }

@@ -48,3 +48,15 @@ func TestSieveGrantees(t *testing.T) {
 	w = granted(true)
 	require.Contains(t, sameAsJudge(t, &w.tr, w), "grantee", "the other grantee was not")
 }
+
+// TestSieveEmptyHandoff holds that a grant under a handoff without a name is Judge's.
+func TestSieveEmptyHandoff(t *testing.T) {
+	w := newWriter()
+	w.source("D", "d0", spec.RoleDecode, "m")
+	w.add("D", "main", 1, 0, spec.Event{K: spec.KindPool, Pool: "kv", Count: 4})
+	b := spec.MakeBlocks(1, 2)
+	w.add("D", "main", 2, 0, spec.Event{K: spec.KindAlloc, Pool: "kv", Blocks: b, Holder: "r", Req: "r"})
+	w.add("D", "main", 3, 0, spec.Event{K: spec.KindGrant, Pool: "kv", Blocks: b, Req: "r", To: "p0", Mode: "w"})
+	w.add("D", "main", 4, 0, spec.Event{K: spec.KindFree, Pool: "kv", Blocks: b[:1], Holder: "r", Req: "r"})
+	require.NotEmpty(t, sameAsJudge(t, &w.tr, w))
+}

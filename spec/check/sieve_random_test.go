@@ -21,6 +21,7 @@ type play struct {
 	free  map[string][]int64 // of each worker's pool
 	cache []int64            // blocks of d0 that the cache holds
 	skew  int64
+	apart bool // the client and the harness have clocks of their own
 }
 
 type playLine struct {
@@ -365,8 +366,12 @@ func (p *play) trace() *writer {
 	w.add("D", "main", 0, 0, spec.Event{K: spec.KindPool, Pool: "kv", Count: 64})
 	w.add("P", "main", p.skew, 0, spec.Event{K: spec.KindSource, Worker: "p0", Role: spec.RolePrefill, Host: "h", Clock: []string{"m", "p"}[min(p.skew, 1)]})
 	w.add("P", "main", p.skew, 0, spec.Event{K: spec.KindPool, Pool: "kv", Count: 64})
-	w.source("C", "c0", spec.RoleClient, "m")
-	w.source("H", "h0", spec.RoleHarness, "m")
+	client, harness := "m", "m"
+	if p.apart {
+		client, harness = "c", "h"
+	}
+	w.source("C", "c0", spec.RoleClient, client)
+	w.source("H", "h0", spec.RoleHarness, harness)
 	begun := map[string]bool{}
 	for _, l := range p.lines {
 		switch l.e.K {

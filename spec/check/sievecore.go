@@ -21,10 +21,10 @@ type sieveCore struct {
 	accesses map[string]bool
 	n        int             // of all that is in it
 	begun    map[string]bool // accesses of the core that began in this pass
+	ended    map[string]bool // and those that ended
 	any      bool            // something is in it
 	grown    bool            // in this pass
 	unclean  bool            // this pass showed something outside the core
-	why      string          // the first such thing
 }
 
 // coreKey is a pool, by worker and name.
@@ -36,13 +36,15 @@ const maxCore = 1 << 18
 func newSieveCore() *sieveCore {
 	return &sieveCore{
 		names: map[nameKey]bool{}, blocks: map[coreKey]map[int64]bool{}, sigs: map[string]bool{}, accesses: map[string]bool{},
-		begun: map[string]bool{},
+		begun: map[string]bool{}, ended: map[string]bool{},
 	}
 }
 
 // again readies the core for another pass.
 func (c *sieveCore) again() {
-	c.begun, c.any, c.grown, c.unclean, c.why = map[string]bool{}, c.n > 0, false, false, ""
+	clear(c.begun)
+	clear(c.ended)
+	c.any, c.grown, c.unclean = c.n > 0, false, false
 }
 
 func (c *sieveCore) has(text string, req bool) bool {
@@ -286,6 +288,10 @@ func (s *Sieve) coreEvent(e *spec.Event, at *sievePlace) {
 		if a := s.memory.accesses[e.Access]; a != nil {
 			s.suspect("an access of the core", a.group)
 		}
+		if s.core.ended[e.Access] {
+			s.stop("a second end of an access") // a reader refuses it
+		}
+		s.core.ended[strings.Clone(e.Access)] = true
 	case spec.KindEmit:
 		s.coreEmit(e, at)
 	case spec.KindObserve:

@@ -71,9 +71,6 @@ func (s *Sieve) outlive(l *sieveLease, a *sieveAccess, e *spec.Event, at *sieveP
 		s.suspectLease("SIG-2: an end that does not lead to the free", l.pool, l, e.Blocks)
 		return
 	}
-	if s.order != nil {
-		s.order.later(s, at, &a.after)
-	}
 	if !a.freed {
 		a.freed = true
 		s.counts.blk2++
@@ -227,9 +224,6 @@ func (s *Sieve) belongs(l *sieveLease, e *spec.Event, at *sievePlace) bool {
 			case !o.told || !g.leads(pathAny, o.thread, o.pos, at.thread):
 				return s.giveUp("SIG-2: nothing told the accessor")
 			}
-			if s.order != nil {
-				s.order.later(s, at, &o.after)
-			}
 			return true
 		}
 		if g.granted {
@@ -241,9 +235,6 @@ func (s *Sieve) belongs(l *sieveLease, e *spec.Event, at *sievePlace) bool {
 		if l.holders[i].concerns(at) {
 			if !g.leads(pathAny, l.thread, l.pos, at.thread) {
 				return s.giveUp("SIG-2: nothing told the accessor")
-			}
-			if s.order != nil {
-				s.order.later(s, at, &l.after)
 			}
 			return true
 		}
@@ -272,9 +263,8 @@ func (s *Sieve) end(e *spec.Event, at *sievePlace) {
 		return
 	}
 	if s.order != nil {
-		s.order.later(s, at, &a.after)
+		s.order.join(orderLegal, at.thread, &a.after)
 	}
-	at.ended = a
 	a.ended, a.endTh, a.endAt, a.endBy = true, at.thread, s.n, e.T2
 	s.endedWork(a, e, at)
 	s.drain(a)

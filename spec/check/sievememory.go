@@ -64,8 +64,7 @@ type sieveLease struct {
 	holders  []sieveHolder
 	grants   []sieveGrant
 	accesses []*sieveAccess
-	core     bool    // it is left to Judge
-	after    lineage // what comes before its alloc, where an order is kept
+	core     bool // it is left to Judge
 }
 
 type sieveHolder struct {
@@ -80,8 +79,7 @@ type sieveGrant struct {
 	mode    string
 	thread  int32
 	pos     int32
-	after   lineage // what comes before it, where an order is kept
-	told    bool    // a path leads from the alloc to it
+	told    bool // a path leads from the alloc to it
 	revoked bool
 }
 
@@ -101,9 +99,7 @@ type sieveAccess struct {
 	endBy   int64
 	endTh   int32
 	fronts  []sieveFront
-	// after is what comes before its begin, and once it ended before its end, where
-	// an order is kept.
-	after lineage
+	after   lineage // what comes before its begin, where an order is kept
 }
 
 // sieveFront is a place to which a signal that lists the access brought its end.
@@ -218,7 +214,7 @@ func (s *Sieve) split(l *sieveLease, p *sievePool, b spec.Blocks) *sieveLease {
 	l.blocks -= l.hits
 	part.holders, part.grants = append(part.holders, l.holders...), append(part.grants, l.grants...)
 	part.accesses = append(part.accesses, l.accesses...)
-	part.core, part.after = l.core, l.after
+	part.core = l.core
 	for _, a := range part.accesses {
 		a.leases++
 	}
@@ -367,7 +363,6 @@ func (s *Sieve) alloc(p *sievePool, e *spec.Event, at *sievePlace) {
 	}
 	l := s.newLease(p)
 	l.thread, l.pos = at.thread, s.n
-	at.leased = l
 	for n := range e.Blocks.All {
 		page := s.page(p, n, true)
 		if page == nil {
@@ -439,7 +434,11 @@ func (s *Sieve) drop(p *sievePool, hit []*sieveLease, e *spec.Event) {
 
 func (s *Sieve) grant(hit []*sieveLease, e *spec.Event, at *sievePlace) {
 	g := at.group
-	if g == nil || g.ungranted {
+	if at.handoff == nil {
+		s.giveUp("an empty handoff")
+		return
+	}
+	if g.ungranted {
 		s.giveUp("a grant after an access without it")
 		return
 	}
@@ -462,9 +461,6 @@ func (s *Sieve) grant(hit []*sieveLease, e *spec.Event, at *sievePlace) {
 		}
 		l.grants = append(l.grants, sieveGrant{handoff: at.handoff, to: to, mode: modeText(e.Mode), thread: at.thread, pos: s.n, told: told})
 		g.refs++
-		if s.order != nil {
-			at.granted = append(at.granted, &l.grants[len(l.grants)-1])
-		}
 	}
 }
 

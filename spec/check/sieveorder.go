@@ -32,8 +32,10 @@ import (
 // their threads, knows what they come before or after, and judges nothing by them.
 //
 // It keeps three such orders: what a thread was told (program order and signals),
-// what the trace imposes (with the order of each pool), and what any legal order has
-// (with the accesses outside the core in their leases).
+// what the trace imposes (with the order of each pool), and what any legal order has:
+// also the end of each access outside the core after its begin. That such an access
+// comes after its lease began and before that ended needs no edge: the sieve saw a
+// path of signals for both.
 type sieveOrder struct {
 	kept    []keptEvent
 	keptOf  [][]int32 // of each thread: the positions of its events that are kept
@@ -50,8 +52,13 @@ const (
 	orders
 )
 
-// maxKept bounds the events of a core and its carriers.
-const maxKept = 150_000
+// What a hostile trace may ask for, and no other does.
+const (
+	maxKept         = 150_000 // events of a core and its carriers
+	maxOrderThreads = 256
+	maxOrderCells   = 1 << 20 // threads times signals under way
+	maxTrackers     = 1024    // of one thread
+)
 
 type keptEvent struct {
 	at   int32
@@ -158,12 +165,6 @@ func (o *sieveOrder) countKept(th, upTo int32) int {
 	return sort.Search(len(list), func(i int) bool { return list[i] > upTo })
 }
 
-// later has something outside the core come before the current event in every legal
-// order.
-func (o *sieveOrder) later(_ *Sieve, at *sievePlace, after *lineage) {
-	o.join(orderLegal, at.thread, after)
-}
-
 // place takes in an event, after what its pool and signal have come to.
 func (o *sieveOrder) place(s *Sieve, e *spec.Event, at *sievePlace) {
 	if p := at.pool; p != nil {
@@ -176,6 +177,10 @@ func (o *sieveOrder) place(s *Sieve, e *spec.Event, at *sievePlace) {
 		}
 	}
 	t := o.thread(at.thread)
+	if n := len(o.threads); n > maxOrderThreads || n*len(s.signals.open) > maxOrderCells || len(t.trackers) > maxTrackers {
+		s.stop("an order of many threads")
+		return
+	}
 	on := s.threads[at.thread].clock
 	o.track(t, e, s.n)
 	now := latestAt{e.T - s.times.zero[on], s.n}
@@ -204,19 +209,8 @@ func (o *sieveOrder) hand(t *orderThread, at *sievePlace) {
 			t.after[order].copyTo(&at.emitted.after[order])
 		}
 	}
-	legal := &t.after[orderLegal]
 	if at.begun != nil {
-		legal.copyTo(&at.begun.after)
-	}
-	if at.ended != nil {
-		legal.copyTo(&at.ended.after)
-	}
-	if at.leased != nil {
-		at.leased.after = lineage{}
-		legal.copyTo(&at.leased.after)
-	}
-	for _, g := range at.granted {
-		legal.copyTo(&g.after)
+		t.after[orderLegal].copyTo(&at.begun.after)
 	}
 }
 

@@ -2,8 +2,6 @@ package check
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"conform/spec"
 )
@@ -28,39 +26,45 @@ type Reader func(each func(e *spec.Event, source, thread int32) bool) (whole boo
 // Memory grows with what is open, and with what is judged so. A trace is read at most
 // some ten times, twice more than it took to find the core.
 func Sift(ctx context.Context, read Reader, opt Options) (*Result, error) {
+	res, _, err := siftWith(ctx, read, NewSieve, opt)
+	return res, err
+}
+
+// siftWith is Sift with a maker of sieves. It gives the last one as well.
+func siftWith(ctx context.Context, read Reader, fresh func(Options) *Sieve, opt Options) (*Result, *Sieve, error) {
 	core := newSieveCore()
-	s := NewSieve(opt)
+	s := fresh(opt)
 	s.core = core
 	for range maxPasses {
 		whole, err := read(s.Add)
-		if err != nil || !whole || s.stopped != "" {
-			return nil, err
+		if err != nil || !whole {
+			return nil, s, err
 		}
-		s.finishUp()
+		if s.stopped == "" {
+			s.finishUp()
+		}
 		switch {
 		case s.stopped != "" || core.unclean && !core.grown:
-			return nil, nil
+			return nil, s, nil
 		case core.unclean:
 		case !core.any:
 			res, _ := s.result()
-			return res, nil
+			return res, s, nil
 		default:
 			res, more, err := s.judgeCore(ctx, read, opt)
 			if err != nil || !more {
-				return res, err
+				return res, s, err
 			}
 		}
 		core.again()
-		s = NewSieve(opt)
+		s = fresh(opt)
 		s.core, s.order = core, newSieveOrder()
 	}
-	return nil, nil
+	return nil, s, nil
 }
 
 // maxPasses bounds how often a trace is read to find the core.
 const maxPasses = 10
-
-var errSlice = errors.New("the core of a trace is no trace")
 
 // judgeCore has Judge judge the core. It says more where the core must grow.
 func (s *Sieve) judgeCore(ctx context.Context, read Reader, opt Options) (res *Result, more bool, err error) {
@@ -80,7 +84,7 @@ func (s *Sieve) judgeCore(ctx context.Context, read Reader, opt Options) (res *R
 	}
 	c, err := courtOf(ctx, h, false, opt)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", errSlice, err)
+		return nil, false, nil //nolint:nilerr // as above
 	}
 	if err := c.judge(); err != nil {
 		return nil, false, err
@@ -96,8 +100,7 @@ func (s *Sieve) judgeCore(ctx context.Context, read Reader, opt Options) (res *R
 	if more {
 		return nil, true, nil
 	}
-	res = s.together(c)
-	return res, false, nil
+	return s.together(c), false, nil
 }
 
 // fetch reads the carriers.
