@@ -341,11 +341,11 @@ func (o *sieveOrder) slice(carriers []keptEvent) (*spec.Trace, *sliceOf) {
 		isKept[o.kept[i].at] = true
 	}
 	slices.SortFunc(all, func(a, b keptEvent) int { return cmp.Compare(a.at, b.at) })
-	tr, sl := &spec.Trace{Events: make([]spec.Event, len(all))}, &sliceOf{carrier: make([]bool, len(all)), gens: map[genKey]int{}}
+	tr, sl := &spec.Trace{Events: make([]spec.Event, len(all))}, &sliceOf{carrier: make([]bool, len(all)), at: make([]int32, len(all)), gens: map[genKey]int{}}
 	index := make(map[int32]int32, len(all))
 	for i := range all {
 		k := &all[i]
-		index[k.at] = int32(i)
+		index[k.at], sl.at[i] = int32(i), k.at
 		tr.Events[i], sl.carrier[i] = k.ev, !isKept[k.at]
 		for _, g := range k.gens {
 			sl.gens[genKey{int32(i), g.number}] = g.gen

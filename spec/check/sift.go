@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 
 	"conform/spec"
@@ -79,8 +80,8 @@ func (s *Sieve) judgeCore(ctx context.Context, read Reader, opt Options) (res *R
 		slice.zeros[name] = s.times.first(c)
 	}
 	h, err := newHistoryOf(tr, slice)
-	if err != nil {
-		return nil, false, nil //nolint:nilerr // Judge says what is too much of the whole
+	if err != nil || h.folded != nil {
+		return nil, false, nil //nolint:nilerr // Judge says what is too much, and judges many blocks as one
 	}
 	c, err := courtOf(ctx, h, false, opt)
 	if err != nil {
@@ -123,10 +124,7 @@ func (o *sieveOrder) fetch(read Reader) ([]keptEvent, error) {
 // is nil where the two leave open what a signal proves.
 func (s *Sieve) together(c *court) *Result {
 	for kind, held := range c.shownByKind() {
-		k := s.signals.kind(kind)
-		k.accesses = k.accesses || held.accesses > 0
-		k.unstopped, k.unended = k.unstopped || !held.stopped, k.unended || !held.ended
-		k.past = k.past || held.past > 0
+		s.showAlso(c, s.signals.kind(kind), held)
 	}
 	if s.proved(); s.stopped != "" {
 		return nil
@@ -157,6 +155,34 @@ func (s *Sieve) together(c *court) *Result {
 		res.Verdict = spec.Error
 	}
 	return res
+}
+
+// showAlso adds what the core shows of a kind of signal. Of counterexamples those count
+// that would in the whole trace; whether one that the order of the lines does not show
+// does, the sieve cannot tell where it is not sure of others.
+func (s *Sieve) showAlso(c *court, k *sieveKind, held *shown) {
+	k.accesses, k.past = k.accesses || held.accesses, k.past || held.past
+	at := c.h.slice.at
+	if l := held.later; l.found {
+		mine := against{k.later.emit, k.later.begin, true, k.unstopped}
+		if mine.better(l, cmp.Or(cmp.Compare(at[l.begin], mine.begin), cmp.Compare(mine.emit, at[l.emit]))) {
+			k.later = sieveAgainst{events: [2]spec.EventID{c.h.ev[l.emit].ID(), c.h.ev[l.begin].ID()}}
+		}
+		if !l.inLine && !k.unstopped && k.stopUnsure {
+			s.stop("a signal of which order alone does not say what it proves")
+		}
+		k.unstopped = true
+	}
+	if o := held.open; o.found {
+		mine := against{k.amid.emit, k.amid.begin, true, k.unended}
+		if mine.better(o, cmp.Or(cmp.Compare(at[o.emit], mine.emit), cmp.Compare(at[o.begin], mine.begin))) {
+			k.amid = sieveAgainst{events: [2]spec.EventID{c.h.ev[o.emit].ID(), c.h.ev[o.begin].ID()}}
+		}
+		if !o.inLine && !k.unended && k.endUnsure {
+			s.stop("a signal of which order alone does not say what it proves")
+		}
+		k.unended = true
+	}
 }
 
 // addStats adds what the sieve did not count: the leases of the core, and the blocks

@@ -4,7 +4,8 @@ package check
 // order that the rest imposes, and which leases of their blocks its leases are. The
 // nil slice is a whole trace.
 type sliceOf struct {
-	carrier []bool // of each event: it is there for its time and place only
+	carrier []bool  // of each event: it is there for its time and place only
+	at      []int32 // of each event: its position in the longer trace
 	ties    [orders][]edge
 	gens    map[genKey]int
 	zeros   map[string]int64 // of each clock by name: its first time
