@@ -7,8 +7,8 @@ type Limits struct {
 	LineBytes int
 	// TotalBytes is the size of all lines together, decompressed.
 	TotalBytes int64
-	// Events is the number of events; each takes about a kilobyte of memory, and
-	// twice that for a moment at the end of reading.
+	// Events is the number of events; each takes about a kilobyte of memory, and from
+	// standard input twice that for a moment at the end of reading.
 	Events int
 }
 

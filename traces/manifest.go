@@ -169,7 +169,15 @@ func writeAtomic(dir, name string, content []byte) (err error) {
 // out; an empty object is a manifest. A manifest of a newer TRACE.md, or of
 // another shape, is a [*BadInput].
 func ReadManifest(dir string) (Manifest, error) {
-	f, err := os.Open(filepath.Join(dir, manifestName))
+	path := filepath.Join(dir, manifestName)
+	info, err := os.Stat(path)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("%s is no run directory: %w", dir, err)
+	}
+	if !info.Mode().IsRegular() { // a pipe would block
+		return Manifest{}, &BadInput{manifestName, 0, "no regular file", "a manifest"}
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("%s is no run directory: %w", dir, err)
 	}

@@ -67,6 +67,7 @@ func (r *reader) path(path string, stdin io.Reader) error {
 	if info.IsDir() {
 		return r.runDir(path)
 	}
+	r.expect(path)
 	return r.file(path, false)
 }
 
@@ -83,8 +84,13 @@ func (r *reader) runDir(dir string) error {
 	if err := verifyFiles(dir, names, m.Files); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := r.file(filepath.Join(dir, eventsDir, name), true); err != nil {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = filepath.Join(dir, eventsDir, name)
+	}
+	r.expect(paths...)
+	for _, path := range paths {
+		if err := r.file(path, true); err != nil {
 			return err
 		}
 	}

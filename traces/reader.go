@@ -17,6 +17,8 @@ type reader struct {
 	total int64 // bytes of lines so far
 	fast  *fastParser
 	count int // of events so far
+	// expected is how many events the first chunk gets room for.
+	expected int
 	// events grow by chunks: an event is large, and chunks are never moved.
 	events [][]spec.Event
 	losses []spec.Loss
@@ -118,7 +120,7 @@ func (r *reader) place() *spec.Event {
 	const least, most = 64, 4096
 	last := len(r.events) - 1
 	if last < 0 || len(r.events[last]) == cap(r.events[last]) {
-		size := least
+		size := max(least, r.expected)
 		if last >= 0 {
 			size = min(2*cap(r.events[last]), most)
 		}
@@ -260,6 +262,9 @@ func (r *reader) finish() (*spec.Trace, error) {
 		if err := r.blocksLate(e); err != nil {
 			return nil, at(e.Pos, err)
 		}
+	}
+	if len(r.events) == 1 {
+		return &spec.Trace{Events: slices.Clip(r.events[0]), Losses: r.losses}, nil
 	}
 	return &spec.Trace{Events: slices.Concat(r.events...), Losses: r.losses}, nil
 }
