@@ -115,6 +115,7 @@ const (
 // openCases finds for each access the leases that it may belong to.
 func (c *court) openCases() error {
 	c.cases = make([]accessCase, len(c.h.accesses))
+	choices, most := 0, freeChoices+opsPerEvent*len(c.h.ev)
 	for i := range c.h.accesses {
 		a := &c.h.accesses[i]
 		k := &c.cases[i]
@@ -137,6 +138,9 @@ func (c *court) openCases() error {
 				continue
 			}
 			cands, leases := c.candidates(a, id)
+			if choices += len(cands); choices > most {
+				return &LimitError{"leases that accesses may belong to", most}
+			}
 			k.add(n, cands, leases)
 		}
 		k.fillSpots(len(seen))

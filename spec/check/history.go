@@ -23,6 +23,10 @@ const (
 	// opsPerEvent bounds what is left of the block numbers after [history.fold], on
 	// average: each takes about a kilobyte.
 	opsPerEvent = 64
+	// freeChoices, and opsPerEvent for each event, bound the leases that accesses may
+	// belong to, one for each block and lease. A request of a recorded stack holds a
+	// block once, perhaps twice.
+	freeChoices = 1 << 21
 )
 
 // history is the trace as the judges look it up. Events are named by their

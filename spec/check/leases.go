@@ -226,6 +226,9 @@ func (c *court) revoked(l *lease, grant int32, by, mode string) int32 {
 // settle notes what a mutation makes known about the block, whatever was lost
 // before it.
 func (c *court) settle(b *block, m int32, next spec.Block) {
+	if !c.lost {
+		return
+	}
 	e := &c.h.ev[m]
 	epoch := c.h.epochOf[m]
 	if e.K == spec.KindAlloc || e.K == spec.KindFree {
@@ -242,6 +245,9 @@ func (c *court) settle(b *block, m int32, next spec.Block) {
 // certain reports whether nothing that could matter to the mutation was lost
 // since what it builds on: no loss between the two.
 func (c *court) certain(b *block, m int32) bool {
+	if !c.lost {
+		return true
+	}
 	e := &c.h.ev[m]
 	epoch := c.h.epochOf[m]
 	known := func(name string) bool {
