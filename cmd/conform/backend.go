@@ -35,7 +35,7 @@ func within(path, base string) string {
 		return base
 	case !info.IsDir():
 		return path
-	case base == "manifest.json":
+	case base == "manifest.json", base == "events":
 		return filepath.Join(path, base)
 	}
 	return filepath.Join(path, "events", base)

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if workerMain() {
 		return
 	}
-	testscript.Main(m, map[string]func(){"conform": main, "stubborn": stubborn})
+	testscript.Main(m, map[string]func(){"conform": main, "stubborn": stubborn, "measured": measured})
 }
 
 func TestScripts(t *testing.T) {
