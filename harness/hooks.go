@@ -205,7 +205,7 @@ func HoldToHooks(reports []HookReport, res *check.Result) {
 	for i := range res.Rules {
 		rule := &res.Rules[i]
 		names := missing[rule.ID]
-		if len(names) == 0 || rule.Verdict == spec.NotJudged {
+		if len(names) == 0 {
 			continue
 		}
 		slices.Sort(names)

@@ -51,7 +51,7 @@ func TestHoldToHooks(t *testing.T) {
 		{ID: spec.BLK1, Verdict: spec.Pass},
 		{ID: spec.BLK2, Verdict: spec.Fail},
 		{ID: spec.BLK3, Verdict: spec.Unexercised},
-		{ID: spec.REQ3, Verdict: spec.NotJudged},
+		{ID: spec.REQ3, Verdict: spec.Unproven},
 		{ID: spec.REQ4, Verdict: spec.Pass},
 	}}
 	missing := map[spec.RuleID][]string{spec.BLK1: {"x"}, spec.BLK2: {"x"}, spec.BLK3: {"y"}, spec.REQ3: {"y"}}
@@ -60,7 +60,7 @@ func TestHoldToHooks(t *testing.T) {
 	for _, r := range res.Rules {
 		got = append(got, r.Verdict)
 	}
-	require.Equal(t, []spec.Verdict{spec.Inconclusive, spec.Fail, spec.Inconclusive, spec.NotJudged, spec.Pass}, got)
+	require.Equal(t, []spec.Verdict{spec.Inconclusive, spec.Fail, spec.Inconclusive, spec.Unproven, spec.Pass}, got)
 	require.Equal(t, spec.Inconclusive, res.Verdict)
 	require.Contains(t, res.Notes, "BLK-1 is judged without the hooks a/x, b/x, which did not bind")
 	require.Len(t, res.Notes, 3)

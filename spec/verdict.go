@@ -12,7 +12,8 @@ type Verdict int
 
 // The verdicts. See DESIGN.md section 2.2.
 const (
-	// NotJudged: this version has no judge for the rule. Never counted as a pass.
+	// NotJudged: nothing was judged: a run that has no such rule or scenario. Every
+	// rule of a judged trace has another verdict. Never counted as a pass.
 	NotJudged Verdict = iota
 	// Unexercised: the rule had nothing to judge. Never counted as a pass.
 	Unexercised

@@ -156,12 +156,12 @@ func checkTrace(ctx context.Context, path string, stdin io.Reader, opt check.Opt
 	if result, err := siftTrace(ctx, path, opt); result != nil || err != nil {
 		return result, err
 	}
-	trace, result, err := readAndJudge(ctx, path, stdin, opt)
+	trace, judged, err := readAndJudge(ctx, path, stdin, opt)
 	if err != nil {
 		return nil, err
 	}
-	harness.HoldToHooks(harness.HooksOf(trace), result)
-	return result, nil
+	harness.HoldToHooks(harness.HooksOf(trace), judged.Result)
+	return judged.Result, nil
 }
 
 // siftTrace judges a trace without holding it. It is nil where that does not tell

@@ -124,7 +124,7 @@ func rulesPage() []byte {
 		"How each is judged is held clause by clause by small traces (spec/clauses): `conform spec RULE` lists them,\n" +
 		"`conform spec --coverage` counts which transitions of the two machines they reach.\n")
 	for _, r := range spec.Rules() {
-		fmt.Fprintf(&b, "\n## %s %s\n\n**%s**\n\n%s\n\nLevel %s, %s.", r.ID, r.Name, r.Must, r.Why, r.Level, judgedWord(r.ID))
+		fmt.Fprintf(&b, "\n## %s %s\n\n**%s**\n\n%s\n\nLevel %s.", r.ID, r.Name, r.Must, r.Why, r.Level)
 		if r.Harm != spec.HarmNone {
 			fmt.Fprintf(&b, " Harm: %s.", r.Harm)
 		}

@@ -4,12 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"conform/harness/report"
-	"conform/spec/check"
 	"conform/traces"
 )
 
 func (a *app) explainCommand() *cobra.Command {
 	var format string
+	var drift int
 	cmd := &cobra.Command{
 		Use:   "explain TRACE [FINDING]",
 		Short: "Tell one finding of a trace in words, with a picture of who did what when",
@@ -24,15 +24,15 @@ The exit status is 0 whatever the finding is.
 ` + findingWords,
 		Args: traceAndFinding,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.choose(cmd.Context(), args)
+			c, err := a.choose(cmd.Context(), args, drift)
 			if err != nil {
 				return err
 			}
-			story, err := check.Explain(cmd.Context(), c.trace, c.finding, check.Options{})
+			story, err := c.judged.Explain(c.finding)
 			if err != nil {
 				return err
 			}
-			told := report.Told{Trace: c.path, Finding: c.name, Story: story}
+			told := report.Told{Trace: c.path, Finding: c.name, Story: story, DriftPPM: drift}
 			if m, err := traces.ReadManifest(c.path); err == nil { // a run directory
 				told.Manifest = &m
 			}
@@ -43,5 +43,6 @@ The exit status is 0 whatever the finding is.
 		},
 	}
 	formatFlag(cmd, &format)
+	driftFlag(cmd, &drift)
 	return cmd
 }

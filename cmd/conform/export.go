@@ -17,6 +17,7 @@ const exportPorcupine = "porcupine"
 
 func (a *app) exportCommand() *cobra.Command {
 	var to, out string
+	var drift int
 	cmd := &cobra.Command{
 		Use:   "export --to porcupine TRACE [FINDING]",
 		Short: "Draw a finding as another tool does",
@@ -33,12 +34,12 @@ of the smallest history that it refuses, for what fails BLK-1 to BLK-4. Without
 			if out != "" && !strings.HasSuffix(out, ".html") {
 				return usage(fmt.Sprintf("--out is %q", out), "a file name that ends in .html", "")
 			}
-			c, err := a.choose(cmd.Context(), args)
+			c, err := a.choose(cmd.Context(), args, drift)
 			if err != nil {
 				return err
 			}
 			var page bytes.Buffer
-			if err := check.Picture(cmd.Context(), c.trace, c.finding, check.Options{}, &page); errors.Is(err, check.ErrNoPicture) {
+			if err := c.judged.Picture(c.finding, &page); errors.Is(err, check.ErrNoPicture) {
 				return usage(fmt.Sprintf("finding %s, %s %s, has no picture", c.name, c.finding.Rule, c.finding.Verdict),
 					"what fails BLK-1, BLK-2, BLK-3 or BLK-4", "conform explain draws every finding")
 			} else if err != nil {
@@ -56,6 +57,7 @@ of the smallest history that it refuses, for what fails BLK-1 to BLK-4. Without
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", exportPorcupine, "the form: porcupine")
+	driftFlag(cmd, &drift)
 	cmd.Flags().StringVarP(&out, "out", "o", "", "the .html `FILE` to write to")
 	return cmd
 }

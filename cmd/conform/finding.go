@@ -18,45 +18,50 @@ import (
 const findingWords = `FINDING is a number as check's output has it, "2" for the worst finding of the
 second rule there and "2.3" for that rule's third, or a rule, "SIG-2" or
 "SIG-2.3". Default: the worst finding. A trace without findings is refused, with
-exit status 3.`
+exit status 3. Where check was given --drift-ppm, the same is to be given here.`
 
 // chosen is a judged trace and one of its findings.
 type chosen struct {
 	path    string
 	trace   *spec.Trace
-	result  *check.Result
+	judged  *check.Judged
 	finding check.Finding
 	name    string // of the finding, as one can say it again
+
+	driftPPM int // that the clocks were allowed
 }
 
 // choose judges the trace that the arguments name, and picks the finding.
-func (a *app) choose(ctx context.Context, args []string) (*chosen, error) {
-	c := &chosen{path: args[0]}
+func (a *app) choose(ctx context.Context, args []string, driftPPM int) (*chosen, error) {
+	if err := checkDrift(driftPPM); err != nil {
+		return nil, err
+	}
+	c := &chosen{path: args[0], driftPPM: driftPPM}
 	var err error
-	if c.trace, c.result, err = readAndJudge(ctx, c.path, a.stdin, check.Options{}); err != nil {
+	if c.trace, c.judged, err = readAndJudge(ctx, c.path, a.stdin, check.Options{DriftPPM: driftPPM}); err != nil {
 		return nil, err
 	}
 	name := ""
 	if len(args) > 1 {
 		name = args[1]
 	}
-	if c.finding, c.name, err = pick(c.result, name); err != nil {
+	if c.finding, c.name, err = pick(c.judged.Result, name); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
 // readAndJudge reads a whole trace and judges it.
-func readAndJudge(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*spec.Trace, *check.Result, error) {
+func readAndJudge(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*spec.Trace, *check.Judged, error) {
 	trace, err := traces.Read(path, stdin)
 	if err != nil {
 		return nil, nil, unreadableTrace(path, err)
 	}
-	result, err := check.Judge(ctx, trace, opt)
+	judged, err := check.Open(ctx, trace, opt)
 	if err != nil {
 		return nil, nil, inTrace(path, err)
 	}
-	return trace, result, nil
+	return trace, judged, nil
 }
 
 // pick finds a finding by its name, "" for the worst.

@@ -29,7 +29,7 @@ func listings() []listing {
 		{"scenarios", "what a stack is put through", []string{"id", "adapters", "title"}, scenarioRows},
 		{"defects", "the bug classes of the reference stack", []string{"name", "rules", "mode", "title"}, defectRows},
 		{"faults", "what a fault plan can do", []string{"do", "where", "summary"}, faultRows},
-		{"rules", "the rules of the protocol", []string{"id", "name", "level", "judged", "must"}, ruleRows},
+		{"rules", "the rules of the protocol", []string{"id", "name", "level", "must"}, ruleRows},
 	}
 }
 
@@ -135,7 +135,7 @@ func faultRows() [][]string {
 func ruleRows() [][]string {
 	var rows [][]string
 	for _, r := range spec.Rules() {
-		rows = append(rows, []string{string(r.ID), r.Name, r.Level.String(), judgedWord(r.ID), r.Must})
+		rows = append(rows, []string{string(r.ID), r.Name, r.Level.String(), r.Must})
 	}
 	return rows
 }
@@ -146,11 +146,4 @@ func joinRules(ids []spec.RuleID) string {
 		s[i] = string(id)
 	}
 	return strings.Join(s, ", ")
-}
-
-func judgedWord(id spec.RuleID) string {
-	if isJudged(id) {
-		return "judged"
-	}
-	return "not judged"
 }

@@ -17,6 +17,7 @@ import (
 func (a *app) shrinkCommand() *cobra.Command {
 	var format, out string
 	var limit time.Duration
+	var drift int
 	cmd := &cobra.Command{
 		Use:   "shrink TRACE [FINDING]",
 		Short: "Cut a trace down to the smallest that still shows a finding",
@@ -32,11 +33,11 @@ trace that is left is valid and sealed anew; without -o it goes to standard outp
 					return err
 				}
 			}
-			c, err := a.choose(cmd.Context(), args)
+			c, err := a.choose(cmd.Context(), args, drift)
 			if err != nil {
 				return err
 			}
-			small, err := check.Shrink(cmd.Context(), c.trace, c.result, c.finding, check.ShrinkOptions{Limit: limit})
+			small, err := check.Shrink(cmd.Context(), c.trace, c.judged.Result, c.finding, check.ShrinkOptions{Limit: limit, DriftPPM: drift})
 			if errors.Is(err, check.ErrCannotShrink) {
 				return &failure{status: statusHarness, place: c.path, found: err.Error(), err: err}
 			} else if err != nil {
@@ -48,6 +49,7 @@ trace that is left is valid and sealed anew; without -o it goes to standard outp
 	cmd.Flags().StringVarP(&out, "out", "o", "", "the .jsonl `FILE` to write the trace to")
 	cmd.Flags().DurationVar(&limit, "limit", 30*time.Second, "how long to go on at most; what is smallest then is the result")
 	formatFlag(cmd, &format)
+	driftFlag(cmd, &drift)
 	return cmd
 }
 
@@ -107,7 +109,11 @@ func (a *app) shrunk(c *chosen, small *check.Shrunk, out, format string) error {
 	fmt.Fprintf(to, "%s %s: %d of %d events show it; %s\n", small.Finding.Rule, small.Finding.Verdict,
 		len(small.Trace.Events), len(c.trace.Events), least)
 	if out != "" {
-		fmt.Fprintf(to, "  %s check %s\n", a.program, report.Quote(out))
+		again := report.Quote(out)
+		if c.driftPPM > 0 {
+			again = fmt.Sprintf("--drift-ppm %d %s", c.driftPPM, again)
+		}
+		fmt.Fprintf(to, "  %s check %s\n", a.program, again)
 		return nil
 	}
 	_, err := a.stdout.Write(lines.Bytes())

@@ -24,13 +24,13 @@ func TestShrunkTracesAreTraces(t *testing.T) {
 		if _, err := os.Stat(path); err != nil {
 			path += ".jsonl"
 		}
-		trace, result, err := readAndJudge(t.Context(), path, nil, check.Options{})
+		trace, whole, err := readAndJudge(t.Context(), path, nil, check.Options{})
 		if err != nil {
 			continue // bad input
 		}
-		for _, rule := range result.Ranked() {
+		for _, rule := range whole.Result.Ranked() {
 			for _, f := range rule.Findings {
-				small, err := check.Shrink(t.Context(), trace, result, f, check.ShrinkOptions{})
+				small, err := check.Shrink(t.Context(), trace, whole.Result, f, check.ShrinkOptions{})
 				require.NoError(t, err, "%s: %s", path, f.Text)
 				var lines bytes.Buffer
 				require.NoError(t, check.WriteTrace(&lines, small.Trace))

@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"conform/harness/report"
 	"conform/spec"
-	"conform/spec/check"
 )
 
 func (a *app) specCommand() *cobra.Command {
@@ -67,15 +64,14 @@ func ruleNamed(name string) (spec.Rule, error) {
 
 // ruleJSON is a rule as programs see it.
 type ruleJSON struct {
-	ID     spec.RuleID `json:"id"`
-	Name   string      `json:"name"`
-	Must   string      `json:"must"`
-	Why    string      `json:"why"`
-	Level  spec.Level  `json:"level"`
-	Judged bool        `json:"judged"`
-	Harm   spec.Harm   `json:"harm,omitempty"`
-	Bad    string      `json:"bad,omitempty"`
-	Good   string      `json:"good,omitempty"`
+	ID    spec.RuleID `json:"id"`
+	Name  string      `json:"name"`
+	Must  string      `json:"must"`
+	Why   string      `json:"why"`
+	Level spec.Level  `json:"level"`
+	Harm  spec.Harm   `json:"harm,omitempty"`
+	Bad   string      `json:"bad,omitempty"`
+	Good  string      `json:"good,omitempty"`
 	// Clauses are listed for one rule only.
 	Clauses []clauseJSON `json:"clauses,omitempty"`
 }
@@ -102,7 +98,7 @@ func clausesOf(id spec.RuleID) ([]clauseJSON, error) {
 }
 
 func ruleFields(r spec.Rule) ruleJSON {
-	return ruleJSON{ID: r.ID, Name: r.Name, Must: r.Must, Why: r.Why, Level: r.Level, Judged: isJudged(r.ID), Harm: r.Harm}
+	return ruleJSON{ID: r.ID, Name: r.Name, Must: r.Must, Why: r.Why, Level: r.Level, Harm: r.Harm}
 }
 
 func (a *app) specAll(format string) error {
@@ -120,7 +116,7 @@ func (a *app) specAll(format string) error {
 }
 
 func writeRule(w io.Writer, r spec.Rule) {
-	fmt.Fprintf(w, "%s %s (level %s, %s)\n", r.ID, r.Name, r.Level, judgedWord(r.ID))
+	fmt.Fprintf(w, "%s %s (level %s)\n", r.ID, r.Name, r.Level)
 	fmt.Fprintf(w, "  must  %s\n", r.Must)
 	fmt.Fprintf(w, "  why   %s\n", r.Why)
 	if r.Harm != spec.HarmNone {
@@ -226,16 +222,4 @@ func specJSON() protocolJSON {
 		p.Ownership = append(p.Ownership, factJSON(f))
 	}
 	return p
-}
-
-// isJudged reports whether this version has a judge for a rule. The judge itself
-// says so: it is asked about a trace of nothing.
-func isJudged(id spec.RuleID) bool {
-	result, err := check.Judge(context.Background(), &spec.Trace{}, check.Options{})
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(result.Rules, func(r check.RuleResult) bool {
-		return r.ID == id && r.Verdict != spec.NotJudged
-	})
 }

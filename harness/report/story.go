@@ -16,6 +16,8 @@ type Told struct {
 	// Trace and Finding name the finding as the user can name it again.
 	Trace, Finding string
 	Story          *check.Story
+	// DriftPPM is what the clocks were allowed.
+	DriftPPM int
 	// Manifest is that of the run directory that the trace is; nil without one.
 	Manifest *traces.Manifest
 }
@@ -81,6 +83,9 @@ type storyCommand struct {
 func (t Told) commands(o Options) []storyCommand {
 	f := &t.Story.Finding
 	named := Quote(t.Trace)
+	if t.DriftPPM > 0 {
+		named = fmt.Sprintf("--drift-ppm %d %s", t.DriftPPM, named)
+	}
 	if t.Finding != "1" {
 		named += " " + t.Finding
 	}

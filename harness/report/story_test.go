@@ -25,9 +25,9 @@ func storyOf(t *testing.T, names ...string) *check.Story {
 	text := strings.NewReplacer(names...).Replace(string(b))
 	tr, err := traces.Read("-", strings.NewReader(text))
 	require.NoError(t, err)
-	res, err := check.Judge(context.Background(), tr, check.Options{})
+	judged, err := check.Open(context.Background(), tr, check.Options{})
 	require.NoError(t, err)
-	s, err := check.Explain(context.Background(), tr, res.Ranked()[0].Findings[0], check.Options{})
+	s, err := judged.Explain(judged.Result.Ranked()[0].Findings[0])
 	require.NoError(t, err)
 	return s
 }

@@ -59,6 +59,25 @@ func (o Options) withDefaults() Options {
 // The error is a *[BadTrace] if no order at all is possible, a *[LimitError] for
 // a trace beyond the judge's limits, and the context's if that ends first.
 func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
+	j, err := Open(ctx, tr, opt)
+	if err != nil {
+		return nil, err
+	}
+	return j.Result, nil
+}
+
+// Judged is a trace that was judged, for whoever asks more about a finding. It
+// holds the trace, and what the judge knows of it: some kilobytes for each event.
+// Its methods are for one goroutine at a time, and last no longer than the context
+// that it was judged under.
+type Judged struct {
+	Result *Result
+
+	c *court
+}
+
+// Open judges a trace as [Judge] does, and keeps what the judge knows.
+func Open(ctx context.Context, tr *spec.Trace, opt Options) (*Judged, error) {
 	c, err := newCourt(ctx, tr, opt)
 	if err != nil {
 		return nil, err
@@ -66,7 +85,7 @@ func Judge(ctx context.Context, tr *spec.Trace, opt Options) (*Result, error) {
 	if err := c.judge(); err != nil {
 		return nil, err
 	}
-	return c.result(), nil
+	return &Judged{c.result(), c}, nil
 }
 
 // newCourt opens a judgement of a trace that some order fits.
@@ -138,13 +157,7 @@ func judges() []judgeOf {
 
 func (c *court) judge() error {
 	for _, r := range spec.Rules() {
-		c.rules[r.ID] = &RuleResult{ID: r.ID, Verdict: spec.NotJudged, Level: r.Level, Findings: []Finding{}}
-	}
-	all := judges()
-	for _, j := range all {
-		for _, id := range j.rules {
-			c.rules[id].Verdict = spec.Unexercised
-		}
+		c.rules[r.ID] = &RuleResult{ID: r.ID, Verdict: spec.Unexercised, Level: r.Level, Findings: []Finding{}}
 	}
 	c.said, c.evidence = map[saying]bool{}, map[int32]spec.Verdict{}
 	if err := c.replay(); err != nil {
@@ -153,7 +166,7 @@ func (c *court) judge() error {
 	if err := c.openCases(); err != nil {
 		return err
 	}
-	for _, j := range all {
+	for _, j := range judges() {
 		j.judge(c)
 		if err := c.ctx.Err(); err != nil {
 			return fmt.Errorf("judging was stopped: %w", err)
@@ -218,11 +231,12 @@ func (c *court) result() *Result {
 	res := &Result{Verdict: spec.Unexercised, Signals: c.signalResults(), Stats: c.countStats(), Clocks: c.clockResults(), Notes: c.notes()}
 	res.Settled = c.settlements()
 	for _, r := range spec.Rules() {
-		rr := c.rules[r.ID]
+		rr := *c.rules[r.ID]
+		rr.Findings = append([]Finding{}, rr.Findings...)
 		for i := range rr.Findings {
 			rr.Findings[i].about = nil // it would keep the whole trace
 		}
-		res.Rules = append(res.Rules, *rr)
+		res.Rules = append(res.Rules, rr)
 		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)
 	}
 	if res.Verdict == spec.Unexercised || c.lost || len(c.h.unknownEnds) > 0 {

@@ -332,7 +332,7 @@ func disagree(tr *spec.Trace, seen map[string]int) string {
 		if allowed == nil {
 			allowed = verdicts{spec.Unexercised}
 		}
-		if r.Verdict == spec.NotJudged || want.open[r.ID] {
+		if want.open[r.ID] {
 			continue
 		}
 		seen[string(r.ID)+" "+r.Verdict.String()]++

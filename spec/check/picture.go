@@ -1,7 +1,6 @@
 package check
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,17 +21,10 @@ var ErrNoPicture = errors.New("there is no history that Porcupine refuses")
 // which it took effect, on the timeline of the offsets that the clock solver
 // found; one whose end was never seen lasts to the right edge.
 //
-// f is one of the findings that judging tr with opt gives; else the error wraps
-// [ErrNoFinding]. It wraps [ErrNoPicture] for a finding that no history shows.
-func Picture(ctx context.Context, tr *spec.Trace, f Finding, opt Options, w io.Writer) error {
-	opt.unconfirmed = true
-	c, err := newCourt(ctx, tr, opt)
-	if err != nil {
-		return err
-	}
-	if err := c.judge(); err != nil {
-		return err
-	}
+// f is one of the findings of the result; else the error wraps [ErrNoFinding]. It
+// wraps [ErrNoPicture] for a finding that no history shows.
+func (j *Judged) Picture(f Finding, w io.Writer) error {
+	c := j.c
 	about, err := c.subjectOf(&f)
 	if err != nil {
 		return err

@@ -163,9 +163,11 @@ func TestPorcupineIsBounded(t *testing.T) {
 func TestPictures(t *testing.T) {
 	drawn, refused := 0, 0
 	caseTraces(t, func(t *testing.T, tr *spec.Trace, res *Result) {
+		judged, err := Open(context.Background(), tr, Options{})
+		require.NoError(t, err)
 		for _, f := range findingsOf(res) {
 			var page bytes.Buffer
-			err := Picture(context.Background(), tr, f, Options{}, &page)
+			err := judged.Picture(f, &page)
 			if !isChain(f.Rule) || f.Verdict != spec.Fail {
 				require.ErrorIs(t, err, ErrNoPicture)
 				refused++
@@ -181,7 +183,9 @@ func TestPictures(t *testing.T) {
 	})
 	require.NotZero(t, drawn)
 	require.NotZero(t, refused)
-	err := Picture(context.Background(), cancelRace(50, 1), Finding{Rule: spec.BLK2, Text: "x"}, Options{}, io.Discard)
+	judged, err := Open(context.Background(), cancelRace(50, 1), Options{})
+	require.NoError(t, err)
+	err = judged.Picture(Finding{Rule: spec.BLK2, Text: "x"}, io.Discard)
 	require.ErrorIs(t, err, ErrNoFinding)
 }
 

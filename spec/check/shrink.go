@@ -18,6 +18,8 @@ var ErrCannotShrink = errors.New("no part of the trace gives the finding again")
 type ShrinkOptions struct {
 	// Limit bounds the time; what is smallest by then is the result. Default: 30 s.
 	Limit time.Duration
+	// DriftPPM is that of the [Options] under which the finding was found.
+	DriftPPM int
 
 	_ struct{}
 }
@@ -38,7 +40,7 @@ type Shrunk struct {
 // events. What is left shows nothing at least as bad as the finding that the whole
 // trace does not show too, so that it shows this and not something else.
 //
-// It cuts the trace down to the finding's slice ([Slice]), then leaves out
+// It cuts the trace down to the finding's slice, then leaves out
 // requests, sources, leases, accesses and signals, and at last single events,
 // for as long as the finding stays (delta debugging), and judges each try with
 // [Judge]. The result is what Slice says of its result: a valid trace.
@@ -58,7 +60,7 @@ func Shrink(ctx context.Context, tr *spec.Trace, res *Result, f Finding, opt Shr
 	}
 	limited, cancel := context.WithTimeout(ctx, opt.Limit)
 	defer cancel()
-	sh := &shrinking{ctx: limited, s: s, whole: res}
+	sh := &shrinking{ctx: limited, s: s, whole: res, driftPPM: opt.DriftPPM}
 	sh.know()
 	if err := sh.start(); err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func Shrink(ctx context.Context, tr *spec.Trace, res *Result, f Finding, opt Shr
 		return nil, fmt.Errorf("shrinking was stopped: %w", err)
 	}
 	out := &Shrunk{Trace: sh.best.trace, Judged: sh.judged, Minimal: minimal}
-	if out.Result, err = Judge(ctx, out.Trace, Options{}); err != nil {
+	if out.Result, err = Judge(ctx, out.Trace, Options{DriftPPM: opt.DriftPPM}); err != nil {
 		return nil, fmt.Errorf("judge what was shrunk: %w", err)
 	}
 	if out.Finding, err = sh.again(out.Result, &sh.best); err != nil {
@@ -79,13 +81,14 @@ func Shrink(ctx context.Context, tr *spec.Trace, res *Result, f Finding, opt Shr
 
 // shrinking is the state of one.
 type shrinking struct {
-	ctx    context.Context
-	s      *slicer
-	whole  *Result
-	sel    selection
-	best   part
-	judged int
-	root   []int32 // of each name, once components has asked
+	ctx      context.Context
+	s        *slicer
+	whole    *Result
+	driftPPM int
+	sel      selection
+	best     part
+	judged   int
+	root     []int32 // of each name, once components has asked
 	// known are the findings of the whole trace, open the rules of which it has
 	// more than are listed.
 	known map[string]bool
@@ -111,7 +114,7 @@ func (sh *shrinking) try(sel selection) bool {
 		return false
 	}
 	p := sh.s.cut(sel)
-	res, err := Judge(sh.ctx, p.trace, Options{MaxFindings: 1 << 20, unconfirmed: true})
+	res, err := Judge(sh.ctx, p.trace, Options{MaxFindings: 1 << 20, DriftPPM: sh.driftPPM, unconfirmed: true})
 	sh.judged++
 	if err != nil || sh.worse(res, p.origins()) {
 		return false

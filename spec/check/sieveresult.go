@@ -24,24 +24,15 @@ func (s *Sieve) result() (*Result, bool) {
 	res := &Result{Verdict: spec.Unexercised, Signals: s.signalTable(), Stats: s.stats, Clocks: s.times.results(), Notes: s.notes()}
 	res.Stats.Events = int(s.n)
 	counts := s.ruleCounts()
-	judged := map[spec.RuleID]bool{}
-	for _, j := range judges() {
-		for _, id := range j.rules {
-			judged[id] = true
-		}
-	}
 	for _, r := range spec.Rules() {
-		rr := RuleResult{ID: r.ID, Verdict: spec.NotJudged, Level: r.Level, Findings: []Finding{}}
 		n, known := counts[r.ID]
-		switch {
-		case judged[r.ID] && !known:
+		if !known {
 			s.giveUp("a rule that the sieve does not know")
 			return nil, false
-		case judged[r.ID]:
-			rr.Verdict, rr.Judged = spec.Unexercised, n
-			if n > 0 {
-				rr.Verdict = spec.Pass
-			}
+		}
+		rr := RuleResult{ID: r.ID, Verdict: spec.Unexercised, Level: r.Level, Judged: n, Findings: []Finding{}}
+		if n > 0 {
+			rr.Verdict = spec.Pass
 		}
 		res.Rules = append(res.Rules, rr)
 		res.Verdict = spec.Worst(res.Verdict, rr.Verdict)

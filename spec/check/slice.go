@@ -16,12 +16,12 @@ import (
 // of its events is not there.
 var ErrNoFinding = errors.New("the trace has no such finding")
 
-// Slice cuts a trace down to what a finding rests on: the events of its block,
-// handoff and request and of those linked to them, the signals that concern them,
-// and the lines that say what exists. Lists of blocks are cut down to the blocks
-// that remain.
+// slicer cuts parts out of a trace, around a finding: what it rests on is the
+// events of its block, handoff and request and of those linked to them, the signals
+// that concern them, and the lines that say what exists. Lists of blocks are cut
+// down to the blocks that remain.
 //
-// The result is a valid trace in its own right. Its sources number their events
+// A part is a valid trace in its own right. Its sources number their events
 // anew and without gaps, but for one wherever events of the whole trace were
 // lost; ids, times, threads and block numbers stay as they are, and a source that
 // was sealed is sealed. [WriteTrace] writes it.
@@ -29,15 +29,6 @@ var ErrNoFinding = errors.New("the trace has no such finding")
 // Judging it need not give the same finding: what a signal of another request
 // tells about the clocks is left out. [Shrink] is for that. It is linear in the
 // length of the trace.
-func Slice(tr *spec.Trace, f Finding) (*spec.Trace, error) {
-	s, err := slicerOf(tr, f)
-	if err != nil {
-		return nil, err
-	}
-	return s.cut(s.around()).trace, nil
-}
-
-// slicer cuts parts out of a trace, around a finding.
 type slicer struct {
 	h       *history
 	finding Finding

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"context"
 	"fmt"
 
 	"conform/spec"
@@ -23,19 +22,12 @@ type Story struct {
 	Lanes   Lanes  `json:"lanes"`
 }
 
-// Explain tells the story of a finding: one of those that judging tr with opt
-// gives, else the error wraps [ErrNoFinding]. It takes about as long as judging.
-func Explain(ctx context.Context, tr *spec.Trace, f Finding, opt Options) (*Story, error) {
-	opt.unconfirmed = true
-	c, err := newCourt(ctx, tr, opt)
-	if err != nil {
-		return nil, err
-	}
+// Explain tells the story of one of the findings of the result; else the error
+// wraps [ErrNoFinding].
+func (j *Judged) Explain(f Finding) (*Story, error) {
+	c := j.c
 	s, err := newSlicer(c.h, f)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.judge(); err != nil {
 		return nil, err
 	}
 	rule, ok := spec.RuleByID(f.Rule)

@@ -17,8 +17,11 @@ import (
 func TestEveryFindingIsExplained(t *testing.T) {
 	rules := map[spec.RuleID]bool{}
 	caseTraces(t, func(t *testing.T, tr *spec.Trace, res *Result) {
+		judged, err := Open(context.Background(), tr, Options{})
+		require.NoError(t, err)
+		require.Equal(t, res, judged.Result)
 		for _, f := range findingsOf(res) {
-			s, err := Explain(context.Background(), tr, f, Options{})
+			s, err := judged.Explain(f)
 			require.NoError(t, err, f.Text)
 			rules[f.Rule] = true
 			require.NotEmpty(t, s.Must)
@@ -53,10 +56,10 @@ func inPicture(t *testing.T, l Lanes) {
 // closest, and says how much it leaves out.
 func TestLongStory(t *testing.T) {
 	tr := cancelRace(1000, 3)
-	res, err := Judge(context.Background(), tr, Options{})
+	judged, err := Open(context.Background(), tr, Options{})
 	require.NoError(t, err)
-	f := ruleResult(res, spec.BLK2).Findings[0]
-	s, err := Explain(context.Background(), tr, f, Options{})
+	f := ruleResult(judged.Result, spec.BLK2).Findings[0]
+	s, err := judged.Explain(f)
 	require.NoError(t, err)
 	require.Len(t, s.Lanes.Rows, maxRows)
 	require.NotZero(t, s.Lanes.Left)
@@ -76,8 +79,8 @@ func TestLongStory(t *testing.T) {
 	require.Contains(t, s.Owners[1], "why: cancel")
 
 	f.Events = append(f.Events, spec.EventID{Src: "D", Seq: 1 << 40})
-	_, err = Explain(context.Background(), tr, f, Options{})
+	_, err = judged.Explain(f)
 	require.ErrorIs(t, err, ErrNoFinding)
-	_, err = Slice(tr, f)
+	_, err = Shrink(context.Background(), tr, judged.Result, f, ShrinkOptions{})
 	require.ErrorIs(t, err, ErrNoFinding)
 }

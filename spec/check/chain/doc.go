@@ -64,4 +64,16 @@
 //
 // Grants, fences and evidence, and accesses that may mean several leases: these
 // need the whole trace, and package check judges them.
+//
+// # Who uses it
+//
+// Whoever has histories of blocks and no trace, and the benchmarks that hold the
+// bars for them. Package check does not call it: there each block's chain is
+// replayed with [conform/spec.Block.Step], the Step that the exhaustive exploration
+// proves, while this package has a state machine of its own, in a few bytes for each
+// block; and an access there may mean several leases and asks for evidence, so that
+// the order of the whole trace, not bounds block by block, has to be at hand. For
+// the same reason [conform/spec/check.Sieve] can't: it takes the order of the lines
+// for the legal order and never needs a block's times. The two are held against each
+// other by way of Porcupine, which both are compared with.
 package chain

@@ -1,6 +1,9 @@
 package chain
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // Bound says that one clock's offset exceeds another's by at most Most ns, where
 // a clock's offset is the instant less its reading. Operation First, on clock
@@ -43,38 +46,63 @@ func (o *Offsets) Tighten(from, to uint16, most int64, why Pair) {
 // negative. It is nil if offsets exist. It takes K³ time.
 func (o *Offsets) Contradiction() []Bound {
 	n := o.clocks
-	dist := append([]int64(nil), o.most...)
+	dist := make([]length, n*n)
 	next := make([]int, n*n) // the clock after i on the way from i to j
 	for i := range n {
 		for j := range n {
-			next[i*n+j] = j
+			dist[i*n+j], next[i*n+j] = lengthOf(o.most[i*n+j]), j
 		}
-		if dist[i*n+i] < 0 {
+		if o.most[i*n+i] < 0 {
 			return o.cycle([]int{i, i})
 		}
-		dist[i*n+i] = 0
+		dist[i*n+i] = length{}
 	}
 	for k := range n {
 		for i := range n {
 			a := dist[i*n+k]
-			if a == unbounded {
+			if a == noWay {
 				continue
 			}
 			for j := range n {
 				b := dist[k*n+j]
-				if b == unbounded {
+				if b == noWay {
 					continue
 				}
-				if w := a + b; w < dist[i*n+j] {
+				if w := a.plus(b); w.less(dist[i*n+j]) {
 					dist[i*n+j], next[i*n+j] = w, next[i*n+k]
 				}
 			}
-			if dist[i*n+i] < 0 {
+			if dist[i*n+i].less(length{}) {
 				return o.cycleFrom(i, next)
 			}
 		}
 	}
 	return nil
+}
+
+// length is a sum of bounds, in 128 bits: that of a few far ones takes more than 64.
+type length struct {
+	hi int64
+	lo uint64
+}
+
+// noWay is longer than any sum.
+var noWay = length{hi: math.MaxInt64}
+
+func lengthOf(most int64) length {
+	if most == unbounded {
+		return noWay
+	}
+	return length{most >> 63, uint64(most)}
+}
+
+func (a length) plus(b length) length {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	return length{a.hi + b.hi + int64(carry), lo}
+}
+
+func (a length) less(b length) bool {
+	return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo
 }
 
 // cycleFrom follows the ways from a clock back to itself. They may pass a clock
