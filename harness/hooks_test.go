@@ -63,7 +63,7 @@ func TestHoldToHooks(t *testing.T) {
 	require.Equal(t, []spec.Verdict{spec.Inconclusive, spec.Fail, spec.Inconclusive, spec.Unproven, spec.Pass}, got)
 	require.Equal(t, spec.Inconclusive, res.Verdict)
 	require.Contains(t, res.Notes, "BLK-1 is judged without the hooks a/x, b/x, which did not bind")
-	require.Len(t, res.Notes, 3)
+	require.Len(t, res.Notes, 4)
 	fine := &check.Result{Verdict: spec.Pass, Rules: []check.RuleResult{{ID: spec.BLK1, Verdict: spec.Pass}}}
 	HoldToHooks([]HookReport{{Source: "b"}}, fine)
 	require.Equal(t, spec.Pass, fine.Verdict)

@@ -185,8 +185,11 @@ func siftTrace(ctx context.Context, path string, opt check.Options) (*check.Resu
 		first = false
 		return traces.Stream(ctx, path, see)
 	}, opt)
-	if err != nil || result == nil {
-		return nil, err
+	if err != nil {
+		return nil, inTrace(path, err)
+	}
+	if result == nil {
+		return nil, nil
 	}
 	harness.HoldToHooks(harness.HooksOf(&said), result)
 	return result, nil

@@ -60,11 +60,15 @@ func (h *history) touching(yield func(e, pool int32) bool) {
 // fold bounds what the blocks of the trace can make the judge hold. It is linear in
 // the ranges that the trace writes, but for sorting them, and in what is left.
 func (h *history) fold(from int64) error {
-	total := int64(0)
+	total, written, limit := int64(0), 0, min(maxBlockOps, foldFrom+opsPerEvent*len(h.ev))
 	for e := range h.touching {
 		n := h.ev[e].Blocks.Len()
 		if n > maxEventBlocks {
 			return &LimitError{"block numbers in one event", maxEventBlocks}
+		}
+		// At least this much is left of the ranges that the trace writes.
+		if written += len(h.ev[e].Blocks); written > limit {
+			return &LimitError{"block numbers", limit}
 		}
 		total += n
 	}
@@ -81,7 +85,7 @@ func (h *history) fold(from int64) error {
 		slices.Sort(s)
 		f.starts[p] = slices.Compact(s)
 	}
-	left, limit := 0, min(maxBlockOps, foldFrom+opsPerEvent*len(h.ev))
+	left := 0
 	for e, p := range h.touching {
 		for _, r := range h.ev[e].Blocks {
 			f.blocks[e] = f.runs(f.blocks[e], p, r)
