@@ -204,7 +204,7 @@ func (s *Sieve) idlePool(p *sievePool) {
 			continue
 		}
 		if len(l.holders) == 0 {
-			s.giveUp("BLK-5: held by nobody")
+			s.suspectLease("BLK-5: held by nobody", p, l, p.under(l))
 			return
 		}
 		for i := range l.holders {
@@ -223,4 +223,18 @@ func (s *Sieve) idlePool(p *sievePool) {
 			}
 		}
 	}
+}
+
+// under lists the blocks of a lease.
+func (p *sievePool) under(l *sieveLease) spec.Blocks {
+	var out []int64
+	for no, page := range p.pages {
+		for i, o := range page.lease {
+			if o == l {
+				out = append(out, no*sievePageSize+int64(i))
+			}
+		}
+	}
+	slices.Sort(out)
+	return spec.MakeBlocks(out...)
 }

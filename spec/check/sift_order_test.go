@@ -73,3 +73,18 @@ func TestSiftOrderByTheRest(t *testing.T) {
 		sifted(t, w, spec.REQ1)
 	})
 }
+
+// TestSiftHeldByNobody holds that a lease that nobody holds at an idle, and of which no
+// request or handoff is known, is judged with its blocks.
+func TestSiftHeldByNobody(t *testing.T) {
+	w := newWriter()
+	w.source("D", "d0", spec.RoleDecode, "m")
+	w.source("H", "h0", spec.RoleHarness, "m")
+	w.add("D", "main", 0, 0, spec.Event{K: spec.KindPool, Pool: "kv", Count: 9})
+	w.add("D", "main", 1, 0, spec.Event{K: spec.KindAlloc, Pool: "kv", Blocks: spec.MakeBlocks(1, 2), Holder: "cache"})
+	w.add("D", "main", 2, 0, spec.Event{K: spec.KindAlloc, Pool: "kv", Blocks: spec.MakeBlocks(3), Holder: "r", Req: "r"})
+	w.add("D", "main", 3, 0, spec.Event{K: spec.KindDrop, Pool: "kv", Blocks: spec.MakeBlocks(2), Holder: "cache"})
+	w.add("D", "main", 4, 0, spec.Event{K: spec.KindFree, Pool: "kv", Blocks: spec.MakeBlocks(3), Holder: "r", Req: "r"})
+	w.add("H", "main", 5, 0, spec.Event{K: spec.KindIdle, Workers: []string{"d0"}})
+	sifted(t, w, spec.BLK5)
+}
