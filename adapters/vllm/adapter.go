@@ -16,6 +16,7 @@ import (
 	"conform/adapters/engines/fleet"
 	"conform/adapters/engines/launch"
 	"conform/spec"
+	"conform/traces"
 )
 
 // module is what `python -m` starts.
@@ -40,6 +41,7 @@ type Adapter struct {
 	cache    string
 	scratch  *launch.Scratch
 	temp     string // its folder, for the workers' temporary files
+	probe    string // the folder of the probe
 	model    string
 }
 
@@ -56,7 +58,7 @@ func New() *Adapter { return &Adapter{} }
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: "vllm", Title: "vLLM: published builds, prefill and decode on this machine, over NIXL",
-		Modes: []string{NIXL}, Level: spec.L1, Engine: "vllm",
+		Modes: []string{NIXL}, Level: spec.L2, Engine: "vllm",
 	}
 }
 
@@ -99,6 +101,9 @@ func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
 	}
 	if a.cache, err = fleet.CacheDir("vllm"); err != nil {
 		return err
+	}
+	if a.probe, err = probe.Unpack(a.cache); err != nil {
+		return fmt.Errorf("unpack the probe: %w", err)
 	}
 	var digest string
 	if a.model, digest, err = fleet.Model(a.cache, cfg.Model); err != nil {
@@ -197,8 +202,13 @@ func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 			return "", err
 		}
 	}
+	front, err := probe.Dir(cache)
+	if err != nil {
+		return "", err
+	}
 	plain := launch.Plain(env, module)
 	defer plain.Close()
+	_, clock := traces.Monotonic()
 	var b strings.Builder
 	for i, w := range workers(cfg.Topology) {
 		w.ports = ports{http: 30000 + 10*i, side: 30001 + 10*i} // a run takes ports that are free
@@ -206,7 +216,13 @@ func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		own := slices.Concat(env.Env, w.environment(cfg, os.TempDir()), []string{"PYTHONPATH=" + strings.Join(env.PythonPath, string(os.PathListSeparator))})
+		variable, err := w.probe(cfg, clock)
+		if err != nil {
+			return "", err
+		}
+		own := slices.Concat(env.Env, w.environment(cfg, os.TempDir()), []string{
+			variable, "PYTHONPATH=" + strings.Join(append([]string{front}, env.PythonPath...), string(os.PathListSeparator)),
+		})
 		b.WriteString(plain.Describe(launch.Spec{Worker: w.id, Argv: argv, Env: own}) + "\n")
 	}
 	return b.String(), nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -153,6 +154,44 @@ func (w worker) environment(cfg adapters.Config, temp string) []string {
 		env = append(env, "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "UCX_TLS=tcp", "UCX_NET_DEVICES=lo")
 	}
 	return append(env, cfg.Env...)
+}
+
+// probeConfig is what the probe of one worker is told. Its fields are those of the
+// probe's config.py.
+type probeConfig struct {
+	Dir       string    `json:"dir"`
+	Worker    string    `json:"worker"`
+	Role      spec.Role `json:"role"`
+	Host      string    `json:"host"`
+	Clock     string    `json:"clock"`
+	Engine    string    `json:"engine"`
+	Failpoint string    `json:"failpoint"`
+	Connector string    `json:"connector"`
+	Device    string    `json:"device"`
+}
+
+// probeVariable tells a process that it is probed, and how.
+const probeVariable = "CONFORM_PROBE"
+
+func (w worker) probe(cfg adapters.Config, clock string) (string, error) {
+	dir, err := filepath.Abs(filepath.Join(cfg.Dir, "events"))
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(probeConfig{
+		Dir: dir, Worker: w.id, Role: w.role, Host: cfg.Host, Clock: clock, Engine: "vllm@" + cfg.Version,
+		Failpoint: cfg.Failpoint, Connector: cfg.Mode, Device: cfg.Device,
+	})
+	return probeVariable + "=" + string(text), err
+}
+
+// sources are what a worker's processes record: EngineCore's has the worker's name, and
+// the model's process has one of its own where the build has such a process.
+func (w worker) sources(cfg adapters.Config) []string {
+	if featuresOf(cfg.Version).split {
+		return []string{w.id, w.id + ".model"}
+	}
+	return []string{w.id}
 }
 
 // wholeSeconds is a duration as vLLM's settings take it, rounded up.

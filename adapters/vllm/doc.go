@@ -18,5 +18,9 @@
 // package fleet. The right answers come from a worker of the same build that no fault
 // reaches and that does the whole request itself ([Adapter.Baseline]).
 //
-// What differs between versions is data: [features] says which version has what.
+// The probe (folder probe, Python) records the block pools in EngineCore, and NIXL's
+// reads and notifications in the model's process.
+//
+// What differs between versions is data: [features] says which version has what, the
+// probe's bindings where its functions are.
 package vllm

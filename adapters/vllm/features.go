@@ -43,17 +43,20 @@ type features struct {
 	lease bool
 	// mooncake: there is a Mooncake connector.
 	mooncake bool
+	// split: the model runs in a process of its own also where there is one rank.
+	split bool
 }
 
 // The releases that have a feature first, of those that there are locks for.
 var (
 	firstLease    = version{0, 29, 0}
 	firstMooncake = version{0, 29, 0}
+	firstSplit    = version{0, 29, 0}
 )
 
 func featuresOf(text string) features {
 	v := parseVersion(text)
-	return features{lease: !v.before(firstLease), mooncake: !v.before(firstMooncake)}
+	return features{lease: !v.before(firstLease), mooncake: !v.before(firstMooncake), split: !v.before(firstSplit)}
 }
 
 // supports says why a release can't run a connector.

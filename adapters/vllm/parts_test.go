@@ -43,7 +43,7 @@ func TestWorkersOfATopology(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	for text, want := range map[string]features{
-		"0.15.1": {}, "0.16.0": {}, "0.29.0": {lease: true, mooncake: true}, "0.32.0": {lease: true, mooncake: true},
+		"0.15.1": {}, "0.16.0": {}, "0.29.0": {lease: true, mooncake: true, split: true}, "0.32.0": {lease: true, mooncake: true, split: true},
 	} {
 		require.Equal(t, want, featuresOf(text), text)
 	}

@@ -18,6 +18,7 @@ import (
 	"conform/adapters/engines/launch"
 	"conform/faults"
 	"conform/spec"
+	"conform/traces"
 )
 
 // stack is a running set of workers with the proxies before them.
@@ -25,6 +26,7 @@ type stack struct {
 	a      *Adapter
 	cfg    adapters.Config
 	limits adapters.Limits
+	clock  string
 	temp   string // for its workers' temporary files
 	client *http.Client
 	active atomic.Int64 // legs whose answer has not come
@@ -59,6 +61,7 @@ func newStack(a *Adapter, cfg adapters.Config) *stack {
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 		open:   map[leg]context.CancelCauseFunc{}, references: map[string]json.RawMessage{},
 	}
+	_, s.clock = traces.Monotonic()
 	for _, w := range workers(cfg.Topology) {
 		s.members = append(s.members, &member{Member: s.Add(w.id, w.role, 1), worker: w})
 	}
@@ -131,10 +134,21 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	return s.Start(ctx, m.Member, launch.Spec{
-		Argv: argv, Env: slices.Concat(s.a.env.Environ(os.Environ()), w.environment(s.cfg, s.temp), s.a.cached()), Dir: s.temp,
-		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
+	variable, err := w.probe(s.cfg, s.clock)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "events"), 0o755); err != nil {
+		return err
+	}
+	env := slices.Concat(s.a.env.Environ(os.Environ(), s.a.probe), w.environment(s.cfg, s.temp), s.a.cached(), []string{variable})
+	err = s.Start(ctx, m.Member, launch.Spec{
+		Argv: argv, Env: env, Dir: s.temp, Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
+	if err != nil {
+		return err
+	}
+	return fleet.Probed(dir, w.id, w.sources(s.cfg)...)
 }
 
 // find resolves a role or a worker's id to a worker; of several of a role, the first.
@@ -166,15 +180,6 @@ func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.answers.Ge
 
 // Unknown is 0: no proxy of this stack decodes messages between workers.
 func (*stack) Unknown() int { return 0 }
-
-// Workers are the present incarnations. None records pools yet.
-func (s *stack) Workers() []adapters.Worker {
-	all := s.Fleet.Workers()
-	for i := range all {
-		all[i].Pools = false
-	}
-	return all
-}
 
 // Idle asks each recorder what its worker holds.
 func (s *stack) Idle(ctx context.Context) (bool, string, error) {

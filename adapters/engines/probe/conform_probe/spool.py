@@ -170,6 +170,13 @@ class Spool:
             if not self._sealed:
                 self._write(events, self._name.where)
 
+    def record_between(self, since: int, thread: str, events: list[tuple[str, str]]) -> None:
+        """Record what happened outside of the program's threads, such as in a transfer engine,
+        at a moment between since (ns on this clock) and now. thread names a thread of its own."""
+        with self._lock:
+            if not self._sealed:
+                self._write(events, f',"th":"{thread}"', since)
+
     def record_lines(self, lines: Lines, name: str) -> None:
         """Record the accesses of one pass, which has that name, with one write and as
         cheaply as can be: this is done twice in each pass of the engine."""
@@ -195,12 +202,13 @@ class Spool:
                 return
             self._seq = seq + n
 
-    def _write(self, events: list[tuple[str, str]], where: str) -> None:
+    def _write(self, events: list[tuple[str, str]], where: str, since: int = 0) -> None:
         for kind, _ in events:  # what is open is so whether it can be written or not
             self.open += (kind == "begin") - (kind == "end")
         if self._lost:
             events = [("lost", f'"count":{self._lost}'), *events]
-        when = f'"t":{time.monotonic_ns()}'
+        now = time.monotonic_ns()
+        when = f'"t":{since},"t2":{now}' if since else f'"t":{now}'
         lines = []
         seq = self._seq
         for kind, body in events:

@@ -58,6 +58,16 @@ class SpoolTest(unittest.TestCase):
         s.record("source", SOURCE)
         return s
 
+    def test_a_moment_between(self) -> None:
+        s = self.make()
+        since = time.monotonic_ns()
+        s.record_between(since, "engine-1", [("note", '"text":"x"'), ("note", '"text":"y"')])
+        s.seal()
+        with open(s.path, encoding="utf-8") as file:
+            events = [json.loads(line) for line in file][1:3]
+        self.assertEqual([(e["t"], e["th"]) for e in events], [(since, "engine-1")] * 2)
+        self.assertTrue(all(e["t2"] >= since for e in events))
+
     def accesses(self, s: Spool) -> tuple[Lines, Lines]:
         begins = [f'.{mode}","mode":"{mode}","target":"prefill-0","pool":"kv","blocks":[[1,2]],"via":"forward","req":"50%d%s"' for mode in "rw"]
         return Lines(s.src, "begin", begins), Lines(s.src, "end", ['.r","ok":true', '.w","ok":true'])

@@ -1,0 +1,102 @@
+"""The probe: it is loaded into the processes of a vLLM worker, and records who owns which
+block when.
+
+vLLM loads it through the entry point group ``vllm.general_plugins``; no file of the engine is
+changed. Two processes record: EngineCore, which owns the pool and decides, and the model's
+worker, which transfers. In older builds both are one process, and one source.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+from typing import Any
+
+from conform_probe.binding import Bound, bind
+from conform_probe.spool import quoted
+
+from . import config as configuration
+from .bindings import hooks
+from .hooks import Hooks
+from .recorder import Recorder
+
+
+class Probe:
+    """The probe of one process, and of those that are forked from it."""
+
+    def __init__(self, config: configuration.Config) -> None:
+        self.config = config
+        self.recorder: Recorder | None = None
+        self.state = Bound()
+
+    def current(self) -> Recorder:
+        """This process's recorder; the first who asks opens it."""
+        if self.recorder is None:
+            try:
+                self.recorder = Recorder(self.config, source_of(self.config.worker), self.state)
+            except Exception as error:
+                complain(self.config, error)
+                raise
+        return self.recorder
+
+    def _forked(self) -> None:
+        """The recorder is that of the process from which this one was forked."""
+        self.recorder = None
+        self.state.fired.update(dict.fromkeys(self.state.fired, 0))
+
+    def start(self) -> None:
+        os.register_at_fork(after_in_child=self._forked)
+        self.state = bind(hooks(Hooks(self.current, self.config)), self.config.version, recording)
+
+
+def recording() -> bool:
+    """Whether this is a process that owns blocks or touches them: the API's is not."""
+    return multiprocessing.current_process().name != "MainProcess"
+
+
+def source_of(worker: str) -> str:
+    """The source of this process: EngineCore's has the worker's name."""
+    name = multiprocessing.current_process().name
+    return worker if name.startswith("EngineCore") else worker + ".model"
+
+
+def complain(config: configuration.Config | None, error: Exception) -> None:
+    """A probe that can't record says why where the harness looks, and in the worker's log."""
+    text = f"{type(error).__name__}: {error}\n"
+    try:
+        sys.stderr.write("conform's probe: " + text)
+        if config is not None and config.dir:
+            path = os.path.join(os.path.dirname(config.dir), f"probe-{config.worker}.error")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+    except (OSError, ValueError):
+        pass
+
+
+def report(recorder: Recorder) -> list[tuple[str, str]]:
+    """What the hooks did, as notes, and as a file beside the events."""
+    state = recorder.state
+    errors = {name: f"{state.failures.get(name, 1)} times, first {text}" for name, text in list(state.errors.items())}
+    told = {"asked": state.asked, "bound": state.bound, "missing": state.missing, "fired": state.fired, "errors": errors}
+    try:
+        folder = os.path.join(os.path.dirname(recorder.config.dir), "hooks")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, recorder.source + ".json"), "w", encoding="utf-8") as file:
+            file.write(json.dumps(told, sort_keys=True) + "\n")
+    except OSError:
+        pass
+    return [("note", f'"text":{quoted("errors in hooks: " + json.dumps(errors))}')] if errors else []
+
+
+def register() -> None:
+    """The entry point. It must not fail: the engine would start without it and say so only in
+    a log."""
+    config: configuration.Config | None = None
+    try:
+        config = configuration.load()
+        if config is not None and config.role:
+            Probe(config).start()
+    except Exception as error:  # the harness misses the source, and says so
+        complain(config, error)
