@@ -388,11 +388,8 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 	if err == nil {
 		var got *check.Result
 		if got, err = check.Judge(ctx, tr, check.Options{}); err == nil {
-			HoldToHooks(l.hooks, got)
-			check.Sign(got.Rules, l.r.adapter.Info().Name, l.c.scenario.ID, l.c.mode)
-			res.Capacity, res.Hooks, res.Probe = CapacityOf(tr), l.hooks, l.man.Adapter.Probe
-			res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes
-			res.Settled = got.Settled
+			res.Probe = l.man.Adapter.Probe
+			res.judged(l.r.adapter.Info().Name, tr, l.hooks, got)
 			l.reached(newRecorded(tr), &res)
 		}
 	}
@@ -408,30 +405,52 @@ func (l *lab) judge(ctx context.Context) ScenarioResult {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// reached looks whether the scenario did what it exists for.
-func (l *lab) reached(r *recorded, res *ScenarioResult) {
-	missing := append(l.unserved(), l.unrecorded(r)...)
-	adapter := l.r.adapter.Info().Name
-	for _, name := range l.c.scenario.BranchesOf(adapter, l.c.mode) {
-		b := Branch{Name: name, Reached: l.c.scenario.reached(adapter, name)(r)}
+// judged takes over what a trace was judged to be.
+func (res *ScenarioResult) judged(adapter string, tr *spec.Trace, hooks []HookReport, got *check.Result) {
+	HoldToHooks(hooks, got)
+	check.Sign(got.Rules, adapter, res.ID, res.Mode)
+	res.Capacity, res.Hooks = CapacityOf(tr), hooks
+	res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes, res.Settled = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes, got.Settled
+}
+
+// exercised takes over what the scenario reached and which rules of its plan fired,
+// and says which did not.
+func (res *ScenarioResult) exercised(s Scenario, adapter string, r *recorded, fired []FaultCount) (missing []string) {
+	for _, name := range s.BranchesOf(adapter, res.Mode) {
+		b := Branch{Name: name, Reached: s.reached(adapter, name)(r)}
 		res.Branches = append(res.Branches, b)
 		if !b.Reached {
 			missing = append(missing, "never reached: "+name)
 		}
 	}
-	if l.engine != nil {
-		for _, n := range l.engine.Counts() {
-			res.Faults = append(res.Faults, FaultCount{n.Rule, n.Do, n.Fired})
-			if n.Fired == 0 {
-				missing = append(missing, "rule of the plan that never fired: "+n.Rule)
-			}
+	for _, f := range fired {
+		if f.Fired == 0 {
+			missing = append(missing, "rule of the plan that never fired: "+f.Rule)
 		}
 	}
+	res.Faults = fired
+	return missing
+}
+
+// reached looks whether the scenario did what it exists for.
+func (l *lab) reached(r *recorded, res *ScenarioResult) {
+	var fired []FaultCount
+	if l.engine != nil {
+		for _, n := range l.engine.Counts() {
+			fired = append(fired, FaultCount{n.Rule, n.Do, n.Fired})
+		}
+	}
+	missing := slices.Concat(l.unserved(), l.unrecorded(r), res.exercised(l.c.scenario, l.r.adapter.Info().Name, r, fired))
 	if len(missing) > 0 {
 		res.Why = strings.Join(missing, "; ")
 		res.Verdict = max(res.Verdict, spec.Inconclusive)
 	}
-	slices.SortStableFunc(res.Faults, func(a, b FaultCount) int { return strings.Compare(a.Rule, b.Rule) })
+	byRule(fired)
+}
+
+// byRule sorts counts of faults; those of a rule keep their order.
+func byRule(fired []FaultCount) {
+	slices.SortStableFunc(fired, func(a, b FaultCount) int { return strings.Compare(a.Rule, b.Rule) })
 }
 
 // unserved says what the clients or the play could not do.

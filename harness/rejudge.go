@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"conform/faults"
@@ -42,11 +41,7 @@ func Rejudge(ctx context.Context, dir string, lim traces.Limits) (ScenarioResult
 		res.Why = oneLine(err)
 		return res, man, ctx.Err()
 	}
-	res.Hooks = HooksOf(tr)
-	HoldToHooks(res.Hooks, got)
-	check.Sign(got.Rules, man.Adapter.Name, res.ID, man.Mode)
-	res.Capacity = CapacityOf(tr)
-	res.Verdict, res.Rules, res.Signals, res.Stats, res.Notes, res.Settled = got.Verdict, got.Rules, got.Signals, got.Stats, got.Notes, got.Settled
+	res.judged(man.Adapter.Name, tr, HooksOf(tr), got)
 	again(newRecorded(tr), man, &res)
 	return res, man, nil
 }
@@ -59,23 +54,11 @@ func again(r *recorded, man traces.Manifest, res *ScenarioResult) {
 	if !ok {
 		missing = append(missing, "no scenario has the id "+res.ID)
 	}
-	for _, name := range scenario.BranchesOf(man.Adapter.Name, res.Mode) {
-		b := Branch{Name: name, Reached: scenario.reached(man.Adapter.Name, name)(r)}
-		res.Branches = append(res.Branches, b)
-		if !b.Reached {
-			missing = append(missing, "never reached: "+name)
-		}
-	}
 	fired, err := firedRules(r, man.Plan)
+	missing = append(missing, res.exercised(scenario, man.Adapter.Name, r, fired)...)
 	if err != nil {
 		missing = append(missing, "its plan can't be read: "+oneLine(err))
 	}
-	for _, f := range fired {
-		if f.Fired == 0 {
-			missing = append(missing, "rule of the plan that never fired: "+f.Rule)
-		}
-	}
-	res.Faults = fired
 	if len(missing) > 0 {
 		res.Verdict = max(res.Verdict, spec.Inconclusive)
 	}
@@ -110,6 +93,6 @@ func firedRules(r *recorded, planText string) ([]FaultCount, error) {
 	for _, rule := range plan.Rules {
 		all = append(all, FaultCount{rule.Name, rule.Do, fired[act{rule.Name, rule.Do}]})
 	}
-	slices.SortStableFunc(all, func(a, b FaultCount) int { return strings.Compare(a.Rule, b.Rule) })
+	byRule(all)
 	return all, nil
 }
