@@ -76,7 +76,11 @@ func writeNew(path string, content []byte, mode os.FileMode) error {
 
 // ReadPrivateKey reads the key that [GenerateKey] wrote.
 func ReadPrivateKey(path string) (ed25519.PrivateKey, error) {
-	block, err := readPEM(path, pemPrivate)
+	b, err := readBounded(path, maxKeyBytes)
+	if err != nil {
+		return nil, err
+	}
+	block, err := decodePEM(b, pemPrivate)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +95,7 @@ func ReadPrivateKey(path string) (ed25519.PrivateKey, error) {
 	return priv, nil
 }
 
-func readPEM(path, kind string) ([]byte, error) {
-	b, err := readBounded(path, maxKeyBytes)
-	if err != nil {
-		return nil, err
-	}
+func decodePEM(b []byte, kind string) ([]byte, error) {
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != kind {
 		return nil, fmt.Errorf("%w: no PEM block %q", ErrKey, kind)
@@ -105,11 +105,11 @@ func readPEM(path, kind string) ([]byte, error) {
 
 // parsePublicKey reads a public key in PEM.
 func parsePublicKey(b []byte) (ed25519.PublicKey, error) {
-	block, _ := pem.Decode(b)
-	if block == nil || block.Type != pemPublic {
-		return nil, fmt.Errorf("%w: no PEM block %q", ErrKey, pemPublic)
+	block, err := decodePEM(b, pemPublic)
+	if err != nil {
+		return nil, err
 	}
-	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	key, err := x509.ParsePKIXPublicKey(block)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKey, err)
 	}
