@@ -314,11 +314,7 @@ func (s *Sieve) wantSig(sig string) {
 
 func (s *Sieve) coreEmit(e *spec.Event, at *sievePlace) {
 	m := &s.signals
-	k := m.kind(e.Signal)
-	k.seen++
-	k.claims = stronger(k.claims, e.Claims)
-	s.stats.Signals++
-	if len(m.kinds) > maxSieveKinds || len(m.open) > maxSieveSignals {
+	if _, few := s.countEmit(e); !few {
 		s.stop("many signals")
 		return
 	}

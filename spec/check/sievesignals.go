@@ -105,15 +105,23 @@ func (m *sieveSignals) kind(name string) *sieveKind {
 	return k
 }
 
+// countEmit counts an emission among those of its kind. few is false once there are
+// more kinds, or more signals under way, than the sieve keeps.
+func (s *Sieve) countEmit(e *spec.Event) (k *sieveKind, few bool) {
+	m := &s.signals
+	k = m.kind(e.Signal)
+	k.seen++
+	k.claims = stronger(k.claims, e.Claims)
+	s.stats.Signals++
+	return k, len(m.kinds) <= maxSieveKinds && len(m.open) <= maxSieveSignals
+}
+
 // emit judges a claim (SIG-1), notes what the signal shows, and sends it on its
 // way with what its thread knows.
 func (s *Sieve) emit(e *spec.Event, at *sievePlace) {
 	m := &s.signals
-	k := m.kind(e.Signal)
-	k.seen++
-	k.claims = stronger(k.claims, e.Claims)
-	s.stats.Signals++
-	if len(m.kinds) > maxSieveKinds || len(m.open) > maxSieveSignals {
+	k, few := s.countEmit(e)
+	if !few {
 		s.giveUp("many signals")
 		return
 	}
