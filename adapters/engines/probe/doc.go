@@ -8,6 +8,8 @@
 //   - ledger: which block of a pool is leased, and who holds it;
 //   - binding: hooks round functions, bound by name and version, counted, and harmless
 //     when they fail;
+//   - part: what the harness tells a probe of its worker, and how a probe tells it what
+//     its hooks did;
 //   - failpoint: the other end of the harness's package faults/failpoint.
 //
 // It is Python 3.10 or later, standard library only.

@@ -14,6 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 
+# The rules that can't be judged without hooks that see who holds which block, who touches it, and
+# what was said to whom.
+BLOCKS = ("BLK-1", "BLK-2", "BLK-3", "BLK-4", "BLK-5", "REQ-2")
+ACCESS = ("BLK-2", "BLK-3", "SIG-1", "SIG-2", "REQ-1", "REQ-3")
+PATHS = ("SIG-2", "SIG-3")
+
+
 @dataclass
 class Hook:
     """One place in the engine. target is module:Class.method, or module:function."""
@@ -39,6 +46,10 @@ class Bound:
     errors: dict[str, str] = field(default_factory=dict)  # the first of each hook
     failures: dict[str, int] = field(default_factory=dict)  # how many there were
     places: list[tuple[Any, str, Any, Any]] = field(default_factory=list)  # owner, name, the engine's own, what is there now
+
+    def summary(self) -> dict[str, object]:
+        """What is known once they are bound."""
+        return {"asked": self.asked, "bound": self.bound, "missing": self.missing}
 
     def switch(self, on: bool) -> None:
         """Take every hook out, or put it in again: with none the engine is as it was."""

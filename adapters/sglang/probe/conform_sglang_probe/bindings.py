@@ -7,7 +7,7 @@ A row that did not bind makes its rules inconclusive.
 
 from __future__ import annotations
 
-from conform_probe.binding import Hook
+from conform_probe.binding import ACCESS, BLOCKS, PATHS, Hook
 from .hooks import Hooks
 
 S = "sglang.srt."
@@ -18,10 +18,6 @@ OLD_TREE = S + "mem_cache.radix_cache:RadixCache."
 COMMON = D + "common.conn:"
 MOONCAKE = D + "mooncake.conn:"
 NIXL = D + "nixl.conn:"
-
-BLOCKS = ("BLK-1", "BLK-2", "BLK-3", "BLK-4", "BLK-5", "REQ-2")
-PATHS = ("SIG-2", "SIG-3")
-ACCESS = ("BLK-2", "BLK-3", "SIG-1", "SIG-2", "REQ-1", "REQ-3")
 
 
 def hooks(h: Hooks) -> list[Hook]:

@@ -15,6 +15,7 @@ from .config import Config
 from .content import Pages
 from conform_probe.failpoint import FAIL, FORWARD, Failpoint
 from conform_probe.ledger import Owner, Pool
+from conform_probe.part import report
 from conform_probe.spool import Lines, Spool, blocks, quoted, runs
 
 RADIX = Owner("radix")  # the prefix cache, as a holder
@@ -81,10 +82,10 @@ class Local(threading.local):
 class Recorder:
     """One process's source, and what its hooks need to know."""
 
-    def __init__(self, config: Config, scheduler: Any, hooks: dict[str, Any]) -> None:
+    def __init__(self, config: Config, scheduler: Any, state: Bound) -> None:
         self.config = config
         self.scheduler = scheduler
-        self.state = Bound()  # what became of the hooks
+        self.state = state  # what became of the hooks
         self.rank = tensor_rank(scheduler)
         self.worker = rank_name(config.worker, self.rank)
         self.local = Local()
@@ -101,20 +102,12 @@ class Recorder:
         if config.failpoint:  # before the first line, so that the harness hears of the source
             self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
         self.spool.tapped = self.failpoint is not None and self.failpoint.hears("begin", "end")
-        self._open(hooks)
+        self.spool.record("source", config.source(self.worker, "conform-sglang-probe 1", state))
         self.args = kv_args(scheduler)
         self.content = Pages(self.args) if self.args is not None and config.content and config.device == "cpu" else None
         self.pools = self._pools()
         self._capacity()
         self._meet()
-
-    def _open(self, hooks: dict[str, Any]) -> None:
-        c = self.config
-        self.spool.record(
-            "source",
-            f'"worker":{quoted(self.worker)},"role":"{c.role}","host":{quoted(c.host)},"clock":{quoted(c.clock)},'
-            f'"pid":{os.getpid()},"probe":"conform-sglang-probe 1","engine":{quoted(c.engine)},"hooks":{json.dumps(hooks)}',
-        )
 
     def _tap(self, kind: str, line: bytes) -> None:
         if self.failpoint is not None:
@@ -464,9 +457,9 @@ class Recorder:
 
     def seal(self) -> None:
         """End the source, and leave what the hooks did beside it."""
-        from . import report
-
-        self.spool.record_all(report(self))
+        silent = sorted(name for name, n in self.state.fired.items() if n == 0 and not name.startswith("cpu:"))
+        note = ("note", f'"text":{quoted("hooks that never fired: " + (", ".join(silent) or "none"))}')
+        self.spool.record_all([note, *report(self.config, self.worker, self.state)])
         self.spool.seal()
 
 

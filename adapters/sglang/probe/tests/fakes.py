@@ -7,6 +7,7 @@ import tempfile
 from types import SimpleNamespace
 from typing import Any
 
+from conform_probe.binding import Bound
 from conform_sglang_probe.config import Config
 from conform_sglang_probe.recorder import Recorder
 
@@ -54,7 +55,7 @@ def config(folder: str, **more: Any) -> Config:
 def recorder(**more: Any) -> Recorder:
     """A recorder with its source in a new folder."""
     folder = more.pop("folder", None) or tempfile.mkdtemp(prefix="conform-", dir=os.environ.get("CONFORM_TEST_DIR"))
-    return Recorder(config(folder, **more), more.pop("scheduler", None) or scheduler(), {"asked": 0, "bound": 0, "missing": {}})
+    return Recorder(config(folder, **more), more.pop("scheduler", None) or scheduler(), Bound())
 
 
 def request(rid: str, room: int | None = None, tokens: int = 32, slot: int | None = None) -> Any:

@@ -17,6 +17,7 @@ from conform_sglang_probe import config, cpu, frames
 from conform_sglang_probe.content import Pages
 from conform_sglang_probe.hooks import harmless
 from conform_sglang_probe.recorder import RADIX
+from conform_probe import part
 from conform_probe.ledger import Owner, Pool
 
 ONE, TWO = Owner("r-1", "r-1", "room-7"), Owner("r-2", "r-2")
@@ -180,8 +181,8 @@ class ContentTest(unittest.TestCase):
 
 class ConfigTest(unittest.TestCase):
     def load(self, text: str) -> config.Config | None:
-        with mock.patch.dict(os.environ, {config.VARIABLE: text}):
-            return config.load()
+        with mock.patch.dict(os.environ, {part.VARIABLE: text}):
+            return part.load(config.Config)
 
     def test_fields(self) -> None:
         c = self.load(json.dumps({
@@ -194,8 +195,8 @@ class ConfigTest(unittest.TestCase):
     def test_not_probed(self) -> None:
         self.assertIsNone(self.load(""))
         with mock.patch.dict(os.environ):
-            os.environ.pop(config.VARIABLE, None)
-            self.assertIsNone(config.load())
+            os.environ.pop(part.VARIABLE, None)
+            self.assertIsNone(part.load(config.Config))
 
     def test_nonsense(self) -> None:
         for text in ("{", "[]", "{}", "null"):

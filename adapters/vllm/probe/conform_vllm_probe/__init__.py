@@ -8,17 +8,14 @@ worker, which transfers. In older builds both are one process, and one source.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
-import sys
-from typing import Any
 
 from conform_probe.binding import Bound, bind
-from conform_probe.spool import quoted
+from conform_probe.part import complain, load
 
-from . import config as configuration
 from .bindings import hooks
+from .config import Config
 from .hooks import Hooks
 from .recorder import Recorder
 
@@ -26,7 +23,7 @@ from .recorder import Recorder
 class Probe:
     """The probe of one process, and of those that are forked from it."""
 
-    def __init__(self, config: configuration.Config) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self.recorder: Recorder | None = None
         self.state = Bound()
@@ -62,40 +59,12 @@ def source_of(worker: str) -> str:
     return worker if name.startswith("EngineCore") else worker + ".model"
 
 
-def complain(config: configuration.Config | None, error: Exception) -> None:
-    """A probe that can't record says why where the harness looks, and in the worker's log."""
-    text = f"{type(error).__name__}: {error}\n"
-    try:
-        sys.stderr.write("conform's probe: " + text)
-        if config is not None and config.dir:
-            path = os.path.join(os.path.dirname(config.dir), f"probe-{config.worker}.error")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-    except (OSError, ValueError):
-        pass
-
-
-def report(recorder: Recorder) -> list[tuple[str, str]]:
-    """What the hooks did, as notes, and as a file beside the events."""
-    state = recorder.state
-    errors = {name: f"{state.failures.get(name, 1)} times, first {text}" for name, text in list(state.errors.items())}
-    told = {"asked": state.asked, "bound": state.bound, "missing": state.missing, "fired": state.fired, "errors": errors}
-    try:
-        folder = os.path.join(os.path.dirname(recorder.config.dir), "hooks")
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, recorder.source + ".json"), "w", encoding="utf-8") as file:
-            file.write(json.dumps(told, sort_keys=True) + "\n")
-    except OSError:
-        pass
-    return [("note", f'"text":{quoted("errors in hooks: " + json.dumps(errors))}')] if errors else []
-
-
 def register() -> None:
     """The entry point. It must not fail: the engine would start without it and say so only in
     a log."""
-    config: configuration.Config | None = None
+    config: Config | None = None
     try:
-        config = configuration.load()
+        config = load(Config)
         if config is not None and config.role:
             Probe(config).start()
     except Exception as error:  # the harness misses the source, and says so

@@ -6,7 +6,7 @@ versions that have it. A row that did not bind makes its rules inconclusive.
 
 from __future__ import annotations
 
-from conform_probe.binding import Hook
+from conform_probe.binding import ACCESS, BLOCKS, PATHS, Hook
 
 from .hooks import Hooks
 
@@ -17,10 +17,6 @@ CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1."
 NIXL = CONNECTORS + "nixl."
 OLD_NIXL = CONNECTORS + "nixl_connector:NixlConnectorWorker."
 SPLIT = (0, 29)  # from here on NIXL's connector is a package, and its worker another process
-
-BLOCKS = ("BLK-1", "BLK-2", "BLK-3", "BLK-4", "BLK-5", "REQ-2")
-ACCESS = ("BLK-2", "BLK-3", "SIG-1", "SIG-2", "REQ-1", "REQ-3")
-PATHS = ("SIG-2", "SIG-3")
 
 
 def hooks(h: Hooks) -> list[Hook]:

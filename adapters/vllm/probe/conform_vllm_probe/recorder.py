@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import threading
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Any
 from conform_probe.binding import Bound
 from conform_probe.failpoint import Failpoint
 from conform_probe.ledger import Owner, Pool
+from conform_probe.part import report
 from conform_probe.spool import Spool, blocks, quoted
 
 from .config import Config
@@ -65,12 +64,7 @@ class Recorder:
         if config.failpoint:  # before the first line, so that the harness hears of the source
             self.failpoint = Failpoint(config.failpoint, source, self.seal, self.load)
             self.spool.tapped = self.failpoint.hears("begin", "end")
-        told = {"asked": state.asked, "bound": state.bound, "missing": state.missing}
-        self.spool.record(
-            "source",
-            f'"worker":{quoted(self.worker)},"role":"{config.role}","host":{quoted(config.host)},"clock":{quoted(config.clock)},'
-            f'"pid":{os.getpid()},"probe":"conform-vllm-probe 1","engine":{quoted(config.engine)},"hooks":{json.dumps(told)}',
-        )
+        self.spool.record("source", config.source(self.worker, "conform-vllm-probe 1", state))
 
     def _tap(self, kind: str, line: bytes) -> None:
         if self.failpoint is not None:
@@ -129,7 +123,5 @@ class Recorder:
 
     def seal(self) -> None:
         """End the source, and leave what the hooks did beside it."""
-        from . import report
-
-        self.spool.record_all(report(self))
+        self.spool.record_all(report(self.config, self.source, self.state))
         self.spool.seal()
