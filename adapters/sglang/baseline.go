@@ -14,11 +14,8 @@ import (
 // Baseline takes the answers that are not known yet, from one worker of the same
 // build that no fault reaches and that does the whole request itself.
 func (a *Adapter) Baseline(ctx context.Context, cfg adapters.Config, prompts []adapters.Prompt) error {
-	a.mu.Lock()
-	open := a.launcher != nil
-	a.mu.Unlock()
-	if !open {
-		return errNotOpen
+	if err := a.session.Check(); err != nil {
+		return err
 	}
 	// What no worker can serve has no right answer.
 	fit := slices.DeleteFunc(slices.Clone(prompts), func(p adapters.Prompt) bool {
@@ -30,7 +27,7 @@ func (a *Adapter) Baseline(ctx context.Context, cfg adapters.Config, prompts []a
 		p, port, err = a.baselineWorker(ctx, cfg)
 		return p, err
 	}
-	return a.answers.Take(ctx, fit, start, func(ctx context.Context, p adapters.Prompt) (adapters.Answer, error) {
+	return a.session.Answers.Take(ctx, fit, start, func(ctx context.Context, p adapters.Prompt) (adapters.Answer, error) {
 		body := generateBody{ID: "b-" + fleet.PromptKey(p.Tokens)[:8], InputIDs: p.Tokens, Sampling: greedy(p.Output)}
 		return s.leg(ctx, fleet.Local(port), body, 0)
 	})
@@ -47,13 +44,13 @@ func (a *Adapter) baselineWorker(ctx context.Context, cfg adapters.Config) (*lau
 	}
 	w := worker{id: "baseline", ranks: 1, ports: ports{http: taken[0], nccl: taken[1]}}
 	cfg.Env, cfg.Limits.AbortTimeout = nil, 0
-	env := append(a.env.Environ(os.Environ(), a.probe), w.environment(cfg, a.temp)...)
+	env := append(a.session.Env.Environ(os.Environ(), a.session.Probe), w.environment(cfg, a.session.Temp)...)
 	variable, err := patched(w.id, cfg)
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := a.launcher.Start(ctx, launch.Spec{
-		Worker: w.id, Argv: baselineArgv(cfg, a.model, w.ports), Env: append(env, variable), Dir: a.temp,
+	p, err := a.session.Launcher.Start(ctx, launch.Spec{
+		Worker: w.id, Argv: baselineArgv(cfg, a.session.Model, w.ports), Env: append(env, variable), Dir: a.session.Temp,
 		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
 	return p, w.ports.http, err

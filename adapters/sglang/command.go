@@ -2,14 +2,13 @@ package sglang
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
 
@@ -136,52 +135,29 @@ func (w worker) environment(cfg adapters.Config, temp string) []string {
 // seconds is a duration as SGLang's variables take it: whole seconds where it is so.
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// probeConfig is what the probe of one worker is told. Its fields are those of the
-// probe's config.py.
+// probeConfig is what the probe of one worker is told. Its fields are those of the probe's
+// config.py.
 type probeConfig struct {
-	Dir          string            `json:"dir"`
-	Worker       string            `json:"worker"`
-	Role         spec.Role         `json:"role"`
-	Host         string            `json:"host"`
-	Clock        string            `json:"clock"`
-	Engine       string            `json:"engine"`
-	Failpoint    string            `json:"failpoint"`
-	Connector    string            `json:"connector"`
-	Device       string            `json:"device"`
+	fleet.Part
 	Prefills     map[string]string `json:"prefills,omitempty"`
 	PrefillRanks int               `json:"prefill_ranks"`
 	DecodeRanks  int               `json:"decode_ranks"`
 	Switch       bool              `json:"switch,omitempty"`
 }
 
-// probeVariable tells a process that it is probed, and how.
-const probeVariable = "CONFORM_PROBE"
-
 func (w worker) probe(cfg adapters.Config, clock string, prefills map[string]string) (string, error) {
-	dir, err := filepath.Abs(filepath.Join(cfg.Dir, "events"))
+	common, err := kind.PartOf(cfg, w.id, w.role, clock)
 	if err != nil {
 		return "", err
 	}
 	t := cfg.Topology.Filled()
-	text, err := json.Marshal(probeConfig{
-		Dir: dir, Worker: w.id, Role: w.role, Host: cfg.Host, Clock: clock, Engine: "sglang@" + cfg.Version,
-		Failpoint: cfg.Failpoint, Connector: cfg.Mode, Device: cfg.Device, Prefills: prefills,
-		PrefillRanks: t.PrefillTP, DecodeRanks: t.DecodeTP, Switch: w.switched,
-	})
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s=%s", probeVariable, text), nil
+	return fleet.ProbeVariable(probeConfig{common, prefills, t.PrefillTP, t.DecodeTP, w.switched})
 }
 
 // patched is for a worker that is not recorded: the probe puts in what the build
 // needs to serve without a GPU, and nothing else.
 func patched(id string, cfg adapters.Config) (string, error) {
-	text, err := json.Marshal(probeConfig{Worker: id, Engine: "sglang@" + cfg.Version, Device: cfg.Device})
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s=%s", probeVariable, text), nil
+	return fleet.ProbeVariable(probeConfig{Part: fleet.Part{Worker: id, Engine: "sglang@" + cfg.Version, Device: cfg.Device}})
 }
 
 // workers lists what a topology has, decode last.

@@ -1,7 +1,6 @@
 package sglang
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -20,15 +19,6 @@ import (
 	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
-
-// What is read of one answer, in bytes, at most: of a whole one or a piece of a
-// stream, and of all pieces, each of which may hold everything so far.
-const (
-	maxAnswer = 16 << 20
-	maxStream = 1 << 30
-)
-
-var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
 // fakeHost is the bootstrap host of a request that one worker serves alone.
 const fakeHost = "2.2.2.2"
@@ -62,7 +52,7 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	if err != nil {
 		return adapters.Answer{}, err
 	}
-	p, d, err := s.pair(r)
+	p, d, err := fleet.Pair(s.members, r)
 	if err != nil {
 		return adapters.Answer{}, err
 	}
@@ -99,16 +89,6 @@ func roomFor(r adapters.Request) (uint64, error) {
 	return room, nil
 }
 
-// pair is the workers of both legs.
-func (s *stack) pair(r adapters.Request) (p, d *member, err error) {
-	prefills, decodes := s.of(spec.RolePrefill), s.of(spec.RoleDecode)
-	if r.Prefill < 0 || r.Prefill >= len(prefills) || r.Decode < 0 || r.Decode >= len(decodes) {
-		return nil, nil, fmt.Errorf("request %s is for prefill %d and decode %d of %d and %d: %w",
-			r.ID, r.Prefill, r.Decode, len(prefills), len(decodes), adapters.ErrUnsupported)
-	}
-	return prefills[r.Prefill], decodes[r.Decode], nil
-}
-
 // leg sends one leg and reads its answer.
 func (s *stack) leg(ctx context.Context, addr string, body generateBody, port int) (adapters.Answer, error) {
 	s.active.Add(1)
@@ -142,12 +122,9 @@ type part struct {
 }
 
 func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("the answer ends in its middle: %w", err)
-	case len(b) > maxAnswer:
-		return errTooLong
+	b, err := fleet.ReadAnswer(r)
+	if err != nil {
+		return err
 	}
 	if a.Status >= 300 {
 		if a.Status == http.StatusBadRequest {
@@ -170,29 +147,15 @@ func readWhole(r io.Reader, a *adapters.Answer, body generateBody) error {
 // readStream reads server-sent events: each holds all tokens so far, or those that
 // are new, as the engine's options have it.
 func readStream(r io.Reader, a *adapters.Answer, body generateBody) error {
-	lines := bufio.NewScanner(io.LimitReader(r, maxStream))
-	lines.Buffer(nil, maxAnswer)
 	var last part
-	for lines.Scan() {
-		data, ok := bytes.CutPrefix(bytes.TrimSpace(lines.Bytes()), []byte("data:"))
-		if !ok {
-			continue
-		}
-		data = bytes.TrimSpace(data)
-		if string(data) == "[DONE]" {
-			conclude(a, last, body)
-			return nil
-		}
-		last = part{}
-		if err := json.Unmarshal(data, &last); err != nil {
-			return fmt.Errorf("a piece of the answer is no JSON: %w", err)
-		}
-		a.Tokens = joined(a.Tokens, last)
+	err := fleet.ReadPieces(r, func(p part) {
+		last = p
+		a.Tokens = joined(a.Tokens, p)
+	})
+	if err == nil {
+		conclude(a, last, body)
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return errTooLong
-	}
-	return errors.Join(errors.New("the answer ends without its last piece"), lines.Err())
+	return err
 }
 
 // joined is what has come with the next piece. How many tokens there are says whether
@@ -244,7 +207,7 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 	if at == "" || at == spec.RoleRouter {
 		at = spec.RoleDecode
 	}
-	to := s.of(at)
+	to := fleet.Of(s.members, at)
 	if len(to) == 0 {
 		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
 	}
@@ -265,23 +228,13 @@ func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
 
 // Fill lets one worker serve a request by itself.
 func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) error {
-	m, err := s.find(worker)
+	m, err := fleet.Find(s.members, worker)
 	if err != nil {
 		return err
 	}
-	if tokens < 1 || output < 1 {
-		return fmt.Errorf("fill %s with %d and %d tokens: %w", worker, tokens, output, adapters.ErrUnsupported)
-	}
-	n := int(s.fills.Add(1))
-	room := uint64(n)
-	prompt := make([]int32, tokens)
-	for i := range prompt {
-		prompt[i] = 3 + int32((i*31+n*17)%1000)
-	}
-	body := generateBody{ID: fmt.Sprintf("f-%04d", n), InputIDs: prompt, Sampling: greedy(output), Host: fakeHost, Port: 1, Room: &room}
-	answer, err := s.leg(ctx, fleet.Local(m.worker.ports.http), body, 1)
-	if err == nil && answer.Status >= 300 {
-		err = fmt.Errorf("fill %s with %d tokens: status %d", worker, tokens, answer.Status)
-	}
-	return err
+	return s.Fleet.Fill(worker, tokens, output, func(n int, prompt []int32) (adapters.Answer, error) {
+		room := uint64(n)
+		body := generateBody{ID: fmt.Sprintf("f-%04d", n), InputIDs: prompt, Sampling: greedy(output), Host: fakeHost, Port: 1, Room: &room}
+		return s.leg(ctx, fleet.Local(m.worker.ports.http), body, 1)
+	})
 }

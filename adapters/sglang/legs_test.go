@@ -19,6 +19,7 @@ import (
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/faults"
 	"conform/spec"
 )
@@ -144,7 +145,7 @@ func TestAnswersOfALeg(t *testing.T) {
 	}
 	for name, h := range map[string]http.HandlerFunc{
 		"no JSON": says(200, "<html>"), "nothing": says(200, ""),
-		"too long": says(200, `"`+strings.Repeat("x", maxAnswer)),
+		"too long": says(200, `"`+strings.Repeat("x", fleet.MaxAnswer)),
 		"torn": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, whole)
@@ -187,7 +188,7 @@ func TestStreams(t *testing.T) {
 		require.Error(t, readStream(strings.NewReader(text), &a, body), name)
 		require.Equal(t, spec.OutcomeError, a.Outcome)
 	}
-	require.ErrorIs(t, readStream(io.MultiReader(strings.NewReader("data: "), endless{}), &a, body), errTooLong)
+	require.ErrorIs(t, readStream(io.MultiReader(strings.NewReader("data: "), endless{}), &a, body), fleet.ErrTooLong)
 }
 
 type endless struct{}
@@ -267,8 +268,8 @@ func TestAdapterThatIsNotOpen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	a := New()
 	_, err := a.Start(t.Context(), adapters.Config{})
-	require.ErrorIs(t, err, errNotOpen)
-	require.ErrorIs(t, a.Baseline(t.Context(), adapters.Config{}, nil), errNotOpen)
+	require.ErrorIs(t, err, fleet.ErrNotOpen)
+	require.ErrorIs(t, a.Baseline(t.Context(), adapters.Config{}, nil), fleet.ErrNotOpen)
 	require.NoError(t, a.Close())
 	require.Error(t, a.Open(t.Context(), adapters.Config{Version: "9.9.9", Device: engines.CPU}))
 	if _, err := engines.Find(t.Context(), "sglang@0.5.23", engines.CPU); err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
 
@@ -107,13 +108,16 @@ func TestProbeVariable(t *testing.T) {
 	text, err := worker{id: "decode-0", role: spec.RoleDecode, ranks: 2}.probe(cfg, "clock", map[string]string{"7": "prefill-0"})
 	require.NoError(t, err)
 	var got probeConfig
-	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(text, probeVariable+"=")), &got))
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(text, "CONFORM_PROBE=")), &got))
 	require.True(t, filepath.IsAbs(got.Dir))
 	require.Equal(t, "events", filepath.Base(got.Dir))
 	got.Dir = ""
 	require.Equal(t, probeConfig{
-		Worker: "decode-0", Role: spec.RoleDecode, Host: "h", Clock: "clock", Engine: "sglang@0.5.23", Failpoint: "127.0.0.1:1",
-		Connector: Mooncake, Device: "cpu", Prefills: map[string]string{"7": "prefill-0"}, PrefillRanks: 1, DecodeRanks: 2,
+		Part: fleet.Part{
+			Worker: "decode-0", Role: spec.RoleDecode, Host: "h", Clock: "clock", Engine: "sglang@0.5.23", Failpoint: "127.0.0.1:1",
+			Connector: Mooncake, Device: "cpu",
+		},
+		Prefills: map[string]string{"7": "prefill-0"}, PrefillRanks: 1, DecodeRanks: 2,
 	}, got)
 	text, err = patched("baseline", cfg)
 	require.NoError(t, err)

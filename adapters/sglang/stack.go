@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +34,6 @@ type stack struct {
 
 	*fleet.Fleet
 	members []*member // in the order of workers
-	fills   atomic.Int64
 	still   fleet.Stillness
 }
 
@@ -54,7 +51,7 @@ func newStack(a *Adapter, cfg adapters.Config) *stack {
 		legs: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	_, s.clock = traces.Monotonic()
-	s.Fleet = fleet.New(a.launcher, cfg.OnExit)
+	s.Fleet = fleet.New(a.session.Launcher, cfg.OnExit)
 	for _, w := range workers(cfg.Topology) {
 		s.members = append(s.members, &member{Member: s.Add(w.id, w.role, w.ranks), worker: w})
 	}
@@ -64,7 +61,7 @@ func newStack(a *Adapter, cfg adapters.Config) *stack {
 // start opens the proxies and starts all workers at once.
 func (s *stack) start(ctx context.Context) error {
 	var err error
-	if s.temp, err = os.MkdirTemp(s.a.temp, ""); err != nil {
+	if s.temp, err = os.MkdirTemp(s.a.session.Temp, ""); err != nil {
 		return err
 	}
 	taken, err := fleet.FreePorts(3 * len(s.members))
@@ -77,22 +74,12 @@ func (s *stack) start(ctx context.Context) error {
 	if err := s.openProxies(); err != nil {
 		return fmt.Errorf("open the stack's proxies: %w", err)
 	}
-	errs := make([]error, len(s.members))
-	var wg sync.WaitGroup
-	for i, m := range s.members {
-		wg.Go(func() { errs[i] = s.startWorker(ctx, m) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (s *stack) of(role spec.Role) []*member {
-	return slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.worker.role != role })
+	return fleet.StartAll(s.members, func(m *member) error { return s.startWorker(ctx, m) })
 }
 
 func (s *stack) openProxies() error {
 	var decodes []string
-	for _, m := range s.of(spec.RoleDecode) {
+	for _, m := range fleet.Of(s.members, spec.RoleDecode) {
 		decodes = append(decodes, m.worker.id)
 	}
 	for _, m := range s.members {
@@ -143,7 +130,7 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	env := s.a.env.Environ(os.Environ(), s.a.probe)
+	env := s.a.session.Env.Environ(os.Environ(), s.a.session.Probe)
 	env = append(env, w.environment(s.cfg, s.temp)...)
 	dir, err := filepath.Abs(s.cfg.Dir)
 	if err != nil {
@@ -153,7 +140,7 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 		return err
 	}
 	err = s.Start(ctx, m.Member, launch.Spec{
-		Argv: w.argv(s.cfg, s.a.model), Env: append(env, variable), Dir: s.temp,
+		Argv: w.argv(s.cfg, s.a.session.Model), Env: append(env, variable), Dir: s.temp,
 		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
 	if err != nil {
@@ -174,8 +161,8 @@ func (s *stack) variable(w worker) (string, error) {
 // prefills is which prefill worker decode's requests mean by a bootstrap port.
 func (s *stack) prefills() map[string]string {
 	table := map[string]string{}
-	for _, p := range s.of(spec.RolePrefill) {
-		for _, d := range s.of(spec.RoleDecode) {
+	for _, p := range fleet.Of(s.members, spec.RolePrefill) {
+		for _, d := range fleet.Of(s.members, spec.RoleDecode) {
 			if _, port, err := net.SplitHostPort(p.between.Bootstrap(d.worker.id)); err == nil {
 				table[port] = p.Name()
 			}
@@ -187,12 +174,12 @@ func (s *stack) prefills() map[string]string {
 func (s *stack) Limits() adapters.Limits { return s.limits }
 
 // Reference is the right answer, if it was taken.
-func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.answers.Get(prompt, n) }
+func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.session.Answers.Get(prompt, n) }
 
 // Unknown counts the messages that no row of the frame table is for.
 func (s *stack) Unknown() int {
 	n := 0
-	for _, m := range s.of(spec.RolePrefill) {
+	for _, m := range fleet.Of(s.members, spec.RolePrefill) {
 		for _, u := range m.between.Unknown() {
 			n += u.Count
 		}
@@ -206,23 +193,14 @@ func (s *stack) Restart(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.find(next.ID)
+	m, err := fleet.Find(s.members, next.ID)
 	if err != nil {
 		return err
 	}
-	for _, p := range s.of(spec.RolePrefill) {
+	for _, p := range fleet.Of(s.members, spec.RolePrefill) {
 		p.between.Rename(m.worker.id, m.Name())
 	}
 	return s.startWorker(ctx, m)
-}
-
-// find resolves a role or a worker's id to a worker; of several of a role, the first.
-func (s *stack) find(name string) (*member, error) {
-	found, err := s.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m.Member == found })], nil
 }
 
 // Idle asks each recorder what its worker holds.

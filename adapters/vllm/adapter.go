@@ -7,20 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"conform/adapters"
-	"conform/adapters/engines"
 	"conform/adapters/engines/fleet"
 	"conform/adapters/engines/launch"
 	"conform/spec"
-	"conform/traces"
 )
 
-// module is what `python -m` starts.
-const module = "vllm.entrypoints.openai.api_server"
+// kind is how vLLM's workers are started.
+var kind = fleet.Kind{
+	Engine: "vllm", Module: "vllm.entrypoints.openai.api_server", Script: script, Probe: probe, PlainVariable: "CONFORM_VLLM_PLAIN",
+}
 
 // The texts of a log that say how a start went.
 const readyText = "Application startup complete."
@@ -33,17 +31,7 @@ var failedTexts = []string{
 
 // Adapter drives vLLM. It holds what the stacks of one run share: the fork server and
 // the reference answers. The zero value does not work; see [New].
-type Adapter struct {
-	mu       sync.Mutex
-	launcher launch.Launcher
-	env      *engines.Environment
-	answers  *fleet.Answers
-	cache    string
-	scratch  *launch.Scratch
-	temp     string // its folder, for the workers' temporary files
-	probe    string // the folder of the probe
-	model    string
-}
+type Adapter struct{ session fleet.Session }
 
 var (
 	_ adapters.Adapter   = (*Adapter)(nil)
@@ -73,104 +61,29 @@ func (*Adapter) Pace() adapters.Pace {
 	}
 }
 
-// plainVariable asks for workers that are started with `python -m`, not forked.
-const plainVariable = "CONFORM_VLLM_PLAIN"
-
-var (
-	errOpen    = errors.New("the adapter is open already")
-	errNotOpen = errors.New("the adapter is not open")
-)
-
 // Open finds the engine and starts the fork server. After an error nothing of it is left.
 func (a *Adapter) Open(ctx context.Context, cfg adapters.Config) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.launcher != nil {
-		return errOpen
-	}
-	if err := a.open(ctx, cfg); err != nil {
-		return errors.Join(err, a.discard())
-	}
-	return nil
+	return a.session.Open(ctx, kind, cfg, func() []string { return a.inherited(cfg) })
 }
 
-func (a *Adapter) open(ctx context.Context, cfg adapters.Config) error {
-	env, err := engines.Find(ctx, "vllm@"+cfg.Version, cfg.Device)
-	if err != nil {
-		return err
-	}
-	if a.cache, err = fleet.CacheDir("vllm"); err != nil {
-		return err
-	}
-	if a.probe, err = probe.Unpack(a.cache); err != nil {
-		return fmt.Errorf("unpack the probe: %w", err)
-	}
-	var digest string
-	if a.model, digest, err = fleet.Model(a.cache, cfg.Model); err != nil {
-		return err
-	}
-	if a.scratch, err = launch.NewScratch(); err != nil {
-		return err
-	}
-	a.temp = a.scratch.Path
-	a.env = env
-	a.answers = fleet.OpenAnswers(filepath.Join(a.cache, "answers"), env.Version, env.Device, digest)
-	if os.Getenv(plainVariable) != "" || cfg.Device != engines.CPU { // what has touched a GPU can't be forked
-		a.launcher = launch.Plain(env, module)
-		return nil
-	}
-	forks, err := launch.NewForkServer(ctx, env, launch.ForkOptions{
-		Dir: a.temp, Script: script, Module: module, Env: env.Environ(a.inherited(cfg)),
-	})
-	if err != nil {
-		return err
-	}
-	a.launcher = forks
-	return nil
-}
-
-// inherited is what the fork server gets: this program's environment, and what vLLM and
-// torch read when they are imported.
+// inherited is what the fork server gets besides this program's environment: what vLLM
+// and torch read when they are imported.
 func (a *Adapter) inherited(cfg adapters.Config) []string {
-	return slices.Concat(os.Environ(), worker{}.environment(adapters.Config{Version: cfg.Version, Device: cfg.Device}, a.temp), a.cached())
+	return append(worker{}.environment(adapters.Config{Version: cfg.Version, Device: cfg.Device}, a.session.Temp), a.cached()...)
 }
 
 // cached is where vLLM keeps what it finds out about models.
 func (a *Adapter) cached() []string {
-	return []string{"VLLM_CACHE_ROOT=" + filepath.Join(a.cache, "engine")}
+	return []string{"VLLM_CACHE_ROOT=" + filepath.Join(a.session.Cache, "engine")}
 }
 
 // Close ends the fork server, whatever it started, and the temporary files. It may be
 // called again.
-func (a *Adapter) Close() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.discard()
-}
-
-func (a *Adapter) discard() error {
-	var errs []error
-	if a.launcher != nil {
-		errs = append(errs, a.launcher.Close())
-		a.launcher = nil
-	}
-	errs = append(errs, a.scratch.Close())
-	a.scratch, a.temp = nil, ""
-	return errors.Join(errs...)
-}
-
-func (a *Adapter) isOpen() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.launcher == nil {
-		return errNotOpen
-	}
-	return nil
-}
+func (a *Adapter) Close() error { return a.session.Close() }
 
 // Start starts the workers of a topology, each behind its proxy.
 func (a *Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, error) {
-	if err := errors.Join(a.isOpen(), supports(cfg)); err != nil {
+	if err := errors.Join(a.session.Check(), supports(cfg)); err != nil {
 		return nil, err
 	}
 	s := newStack(a, cfg)
@@ -185,53 +98,30 @@ func (a *Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stac
 // Describe gives the command line of each worker, for a shell: what a run would use but
 // for the ports, which are any that are free, and the proxies.
 func (a *Adapter) Describe(cfg adapters.Config) (string, error) {
-	env, err := engines.Find(context.Background(), "vllm@"+cfg.Version, cfg.Device)
-	if err != nil {
-		return "", err
-	}
-	if err := supports(cfg); err != nil {
-		return "", err
-	}
-	cache, err := fleet.CacheDir("vllm")
-	if err != nil {
-		return "", err
-	}
-	model := fleet.BuiltinModel(cache)
-	if cfg.Model != "" {
-		if model, err = filepath.Abs(cfg.Model); err != nil {
-			return "", err
+	return kind.Describe(cfg, func(model, clock string) (specs []launch.Spec, err error) {
+		if err := supports(cfg); err != nil {
+			return nil, err
 		}
-	}
-	front, err := probe.Dir(cache)
-	if err != nil {
-		return "", err
-	}
-	plain := launch.Plain(env, module)
-	defer plain.Close()
-	_, clock := traces.Monotonic()
-	var b strings.Builder
-	for i, w := range workers(cfg.Topology) {
-		w.ports = ports{http: 30000 + 10*i, side: 30001 + 10*i} // a run takes ports that are free
-		argv, err := w.argv(cfg, model)
-		if err != nil {
-			return "", err
+		for i, w := range workers(cfg.Topology) {
+			w.ports = ports{http: 30000 + 10*i, side: 30001 + 10*i} // a run takes ports that are free
+			argv, err := w.argv(cfg, model)
+			if err != nil {
+				return nil, err
+			}
+			variable, err := w.probe(cfg, clock)
+			if err != nil {
+				return nil, err
+			}
+			specs = append(specs, launch.Spec{Worker: w.id, Argv: argv, Env: append(w.environment(cfg, os.TempDir()), variable)})
 		}
-		variable, err := w.probe(cfg, clock)
-		if err != nil {
-			return "", err
-		}
-		own := slices.Concat(env.Env, w.environment(cfg, os.TempDir()), []string{
-			variable, "PYTHONPATH=" + strings.Join(append([]string{front}, env.PythonPath...), string(os.PathListSeparator)),
-		})
-		b.WriteString(plain.Describe(launch.Spec{Worker: w.id, Argv: argv, Env: own}) + "\n")
-	}
-	return b.String(), nil
+		return specs, nil
+	})
 }
 
 // Baseline takes the answers that are not known yet, from one worker of the same
 // build that no fault reaches and that does the whole request itself.
 func (a *Adapter) Baseline(ctx context.Context, cfg adapters.Config, prompts []adapters.Prompt) error {
-	if err := a.isOpen(); err != nil {
+	if err := a.session.Check(); err != nil {
 		return err
 	}
 	// What no worker can serve has no right answer.
@@ -244,7 +134,7 @@ func (a *Adapter) Baseline(ctx context.Context, cfg adapters.Config, prompts []a
 		p, addr, err = a.baselineWorker(ctx, cfg)
 		return p, err
 	}
-	return a.answers.Take(ctx, fit, start, func(ctx context.Context, p adapters.Prompt) (adapters.Answer, error) {
+	return a.session.Answers.Take(ctx, fit, start, func(ctx context.Context, p adapters.Prompt) (adapters.Answer, error) {
 		answer, _, err := s.leg(ctx, addr, newBody("b-"+fleet.PromptKey(p.Tokens)[:8], p.Tokens, p.Output, false))
 		return answer, err
 	})
@@ -261,9 +151,9 @@ func (a *Adapter) baselineWorker(ctx context.Context, cfg adapters.Config) (*lau
 	}
 	w := worker{id: "baseline", ports: ports{http: taken[0], side: taken[1]}}
 	cfg.Env = nil
-	env := slices.Concat(a.env.Environ(os.Environ()), w.environment(cfg, a.temp), a.cached())
-	p, err := a.launcher.Start(ctx, launch.Spec{
-		Worker: w.id, Argv: baselineArgv(cfg, a.model, w.ports), Env: env, Dir: a.temp,
+	env := slices.Concat(a.session.Env.Environ(os.Environ()), w.environment(cfg, a.session.Temp), a.cached())
+	p, err := a.session.Launcher.Start(ctx, launch.Spec{
+		Worker: w.id, Argv: baselineArgv(cfg, a.session.Model, w.ports), Env: env, Dir: a.session.Temp,
 		Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
 	if err != nil {

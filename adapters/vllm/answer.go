@@ -1,26 +1,16 @@
 package vllm
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
 	"conform/adapters"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
-
-// What is read of one answer, in bytes, at most: of a whole one or a piece of a stream,
-// and of all pieces.
-const (
-	maxAnswer = 16 << 20
-	maxStream = 1 << 30
-)
-
-var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
 // part is an answer, or one piece of a stream of them.
 type part struct {
@@ -37,12 +27,9 @@ type part struct {
 // readWhole reads an answer that comes in one piece, and gives the parameters for the
 // other stage that are in it.
 func readWhole(r io.Reader, a *adapters.Answer, wanted int) (json.RawMessage, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the answer ends in its middle: %w", err)
-	case len(b) > maxAnswer:
-		return nil, errTooLong
+	b, err := fleet.ReadAnswer(r)
+	if err != nil {
+		return nil, err
 	}
 	var p part
 	if err := json.Unmarshal(b, &p); err != nil {
@@ -58,35 +45,19 @@ func readWhole(r io.Reader, a *adapters.Answer, wanted int) (json.RawMessage, er
 
 // readStream reads server-sent events; each holds the tokens that are new.
 func readStream(r io.Reader, a *adapters.Answer, wanted int) error {
-	lines := bufio.NewScanner(io.LimitReader(r, maxStream))
-	lines.Buffer(nil, maxAnswer)
 	var last part
 	finish := ""
-	for lines.Scan() {
-		data, ok := bytes.CutPrefix(bytes.TrimSpace(lines.Bytes()), []byte("data:"))
-		if !ok {
-			continue
+	err := fleet.ReadPieces(r, func(p part) {
+		last = p
+		if len(p.Choices) > 0 {
+			a.Tokens = append(a.Tokens, p.Choices[0].TokenIDs...)
+			finish = cmp.Or(p.Choices[0].Finish, finish)
 		}
-		data = bytes.TrimSpace(data)
-		if string(data) == "[DONE]" {
-			conclude(a, last, finish, wanted)
-			return nil
-		}
-		last = part{}
-		if err := json.Unmarshal(data, &last); err != nil {
-			return fmt.Errorf("a piece of the answer is no JSON: %w", err)
-		}
-		if len(last.Choices) > 0 {
-			a.Tokens = append(a.Tokens, last.Choices[0].TokenIDs...)
-			if last.Choices[0].Finish != "" {
-				finish = last.Choices[0].Finish
-			}
-		}
+	})
+	if err == nil {
+		conclude(a, last, finish, wanted)
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return errTooLong
-	}
-	return errors.Join(errors.New("the answer ends without its last piece"), lines.Err())
+	return err
 }
 
 // conclude is what a client takes a whole answer for.

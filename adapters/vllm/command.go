@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
 
@@ -156,33 +156,12 @@ func (w worker) environment(cfg adapters.Config, temp string) []string {
 	return append(env, cfg.Env...)
 }
 
-// probeConfig is what the probe of one worker is told. Its fields are those of the
-// probe's config.py.
-type probeConfig struct {
-	Dir       string    `json:"dir"`
-	Worker    string    `json:"worker"`
-	Role      spec.Role `json:"role"`
-	Host      string    `json:"host"`
-	Clock     string    `json:"clock"`
-	Engine    string    `json:"engine"`
-	Failpoint string    `json:"failpoint"`
-	Connector string    `json:"connector"`
-	Device    string    `json:"device"`
-}
-
-// probeVariable tells a process that it is probed, and how.
-const probeVariable = "CONFORM_PROBE"
-
 func (w worker) probe(cfg adapters.Config, clock string) (string, error) {
-	dir, err := filepath.Abs(filepath.Join(cfg.Dir, "events"))
+	part, err := kind.PartOf(cfg, w.id, w.role, clock)
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(probeConfig{
-		Dir: dir, Worker: w.id, Role: w.role, Host: cfg.Host, Clock: clock, Engine: "vllm@" + cfg.Version,
-		Failpoint: cfg.Failpoint, Connector: cfg.Mode, Device: cfg.Device,
-	})
-	return probeVariable + "=" + string(text), err
+	return fleet.ProbeVariable(part)
 }
 
 // sources are what a worker's processes record: EngineCore's has the worker's name, and

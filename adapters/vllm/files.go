@@ -2,7 +2,6 @@ package vllm
 
 import (
 	"embed"
-	"io/fs"
 
 	"conform/adapters/engines/fleet"
 	core "conform/adapters/engines/probe"
@@ -17,13 +16,4 @@ var files embed.FS
 var script string
 
 // probe is the Python of the probe, with what the probes of all engines share.
-var probe = fleet.Probe{core.Core(), below("probe")}
-
-// below is a folder of the embedded files.
-func below(folder string) fs.FS {
-	tree, err := fs.Sub(files, folder)
-	if err != nil {
-		panic(err) // the name is a constant
-	}
-	return tree
-}
+var probe = fleet.Probe{core.Core(), fleet.Below(files, "probe")}

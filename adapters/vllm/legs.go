@@ -41,7 +41,7 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	if r.Samples > 1 {
 		return adapters.Answer{}, fmt.Errorf("request %s wants %d answers: %w", r.ID, r.Samples, adapters.ErrUnsupported)
 	}
-	p, d, err := s.pair(r)
+	p, d, err := fleet.Pair(s.members, r)
 	if err != nil {
 		return adapters.Answer{}, err
 	}
@@ -49,16 +49,6 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 		return s.parallel(ctx, p, d, r)
 	}
 	return s.serial(ctx, p, d, r)
-}
-
-// pair is the workers of both legs.
-func (s *stack) pair(r adapters.Request) (p, d *member, err error) {
-	prefills, decodes := s.of(spec.RolePrefill), s.of(spec.RoleDecode)
-	if r.Prefill < 0 || r.Prefill >= len(prefills) || r.Decode < 0 || r.Decode >= len(decodes) {
-		return nil, nil, fmt.Errorf("request %s is for prefill %d and decode %d of %d and %d: %w",
-			r.ID, r.Prefill, r.Decode, len(prefills), len(decodes), adapters.ErrUnsupported)
-	}
-	return prefills[r.Prefill], decodes[r.Decode], nil
 }
 
 // errNoReference is an answer of prefill that decode can't be handed.
@@ -201,7 +191,7 @@ func (s *stack) leg(ctx context.Context, addr string, b body) (adapters.Answer, 
 func (s *stack) Abort(_ context.Context, id string, at spec.Role) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at != "" && at != spec.RoleRouter && len(s.of(at)) == 0 {
+	if at != "" && at != spec.RoleRouter && len(fleet.Of(s.members, at)) == 0 {
 		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
 	}
 	for key, cancel := range s.open {
@@ -214,21 +204,12 @@ func (s *stack) Abort(_ context.Context, id string, at spec.Role) error {
 
 // Fill lets one worker serve a request by itself.
 func (s *stack) Fill(ctx context.Context, worker string, tokens, output int) error {
-	m, err := s.find(worker)
+	m, err := fleet.Find(s.members, worker)
 	if err != nil {
 		return err
 	}
-	if tokens < 1 || output < 1 {
-		return fmt.Errorf("fill %s with %d and %d tokens: %w", worker, tokens, output, adapters.ErrUnsupported)
-	}
-	n := int(s.fills.Add(1))
-	prompt := make([]int32, tokens)
-	for i := range prompt {
-		prompt[i] = 3 + int32((i*31+n*17)%1000)
-	}
-	answer, _, err := s.leg(ctx, fleet.Local(m.worker.ports.http), newBody(fmt.Sprintf("f-%04d", n), prompt, output, false))
-	if err == nil && answer.Status >= 300 {
-		err = fmt.Errorf("fill %s with %d tokens: status %d", worker, tokens, answer.Status)
-	}
-	return err
+	return s.Fleet.Fill(worker, tokens, output, func(n int, prompt []int32) (adapters.Answer, error) {
+		answer, _, err := s.leg(ctx, fleet.Local(m.worker.ports.http), newBody(fmt.Sprintf("f-%04d", n), prompt, output, false))
+		return answer, err
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"conform/adapters"
+	"conform/adapters/engines/fleet"
 	"conform/faults"
 	"conform/spec"
 )
@@ -164,7 +165,7 @@ func TestAnswersOfALeg(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, a, text)
 	}
-	for name, text := range map[string]string{"no JSON": "<html>", "nothing": "", "too long": `"` + strings.Repeat("x", maxAnswer)} {
+	for name, text := range map[string]string{"no JSON": "<html>", "nothing": "", "too long": `"` + strings.Repeat("x", fleet.MaxAnswer)} {
 		a := adapters.Answer{}
 		_, err := readWhole(strings.NewReader(text), &a, 2)
 		require.Error(t, err, name)
@@ -187,7 +188,7 @@ func TestStreams(t *testing.T) {
 		require.NoError(t, readStream(strings.NewReader(text), &a, 2), text)
 		require.Equal(t, want, a, text)
 	}
-	for name, text := range map[string]string{"torn": event("[5]", "null"), "no JSON": "data: {\n", "nothing": "", "too long": "data: " + strings.Repeat("x", maxAnswer+1)} {
+	for name, text := range map[string]string{"torn": event("[5]", "null"), "no JSON": "data: {\n", "nothing": "", "too long": "data: " + strings.Repeat("x", fleet.MaxAnswer+1)} {
 		a := adapters.Answer{Status: 200, Outcome: spec.OutcomeError}
 		require.Error(t, readStream(strings.NewReader(text), &a, 2), name)
 		require.Equal(t, spec.OutcomeError, a.Outcome)

@@ -13,6 +13,7 @@ import (
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 )
 
@@ -134,8 +135,8 @@ func TestAdapterThatIsNotOpen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	a := New()
 	_, err := a.Start(t.Context(), adapters.Config{Mode: NIXL, Version: "0.32.0"})
-	require.ErrorIs(t, err, errNotOpen)
-	require.ErrorIs(t, a.Baseline(t.Context(), adapters.Config{}, nil), errNotOpen)
+	require.ErrorIs(t, err, fleet.ErrNotOpen)
+	require.ErrorIs(t, a.Baseline(t.Context(), adapters.Config{}, nil), fleet.ErrNotOpen)
 	require.NoError(t, a.Close())
 	err = a.Open(t.Context(), adapters.Config{Version: "9.9.9", Device: engines.CPU})
 	_, unknown := errors.AsType[*engines.UnknownError](err)
@@ -157,6 +158,6 @@ func TestDescribe(t *testing.T) {
 	require.Len(t, lines, 3)
 	for i, id := range []string{"prefill-0", "decode-0", "decode-1"} {
 		require.Contains(t, lines[i], `"engine_id":"`+id+`"`)
-		require.Contains(t, lines[i], "-m "+module)
+		require.Contains(t, lines[i], "-m "+kind.Module)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"conform/adapters"
 	"conform/adapters/engines"
+	"conform/adapters/engines/fleet"
 	"conform/spec"
 	"conform/traces"
 )
@@ -88,12 +89,12 @@ func TestProbeVariable(t *testing.T) {
 	cfg := adapters.Config{Version: "0.32.0", Mode: NIXL, Device: "cpu", Dir: "run", Host: "h", Failpoint: "127.0.0.1:1"}
 	text, err := w.probe(cfg, "clock")
 	require.NoError(t, err)
-	var got probeConfig
-	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(text, probeVariable+"=")), &got))
+	var got fleet.Part
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(text, "CONFORM_PROBE=")), &got))
 	require.True(t, filepath.IsAbs(got.Dir))
 	require.Equal(t, "events", filepath.Base(got.Dir))
 	got.Dir = ""
-	require.Equal(t, probeConfig{
+	require.Equal(t, fleet.Part{
 		Worker: "decode-0", Role: spec.RoleDecode, Host: "h", Clock: "clock", Engine: "vllm@0.32.0", Failpoint: "127.0.0.1:1", Connector: NIXL, Device: "cpu",
 	}, got)
 	require.Equal(t, []string{"decode-0", "decode-0.model"}, w.sources(cfg))

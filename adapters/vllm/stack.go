@@ -30,7 +30,6 @@ type stack struct {
 	temp   string // for its workers' temporary files
 	client *http.Client
 	active atomic.Int64 // legs whose answer has not come
-	fills  atomic.Int64
 
 	*fleet.Fleet
 	members []*member // in the order of workers
@@ -57,7 +56,7 @@ type member struct {
 
 func newStack(a *Adapter, cfg adapters.Config) *stack {
 	s := &stack{
-		a: a, cfg: cfg, limits: limitsOf(cfg.Limits), Fleet: fleet.New(a.launcher, cfg.OnExit),
+		a: a, cfg: cfg, limits: limitsOf(cfg.Limits), Fleet: fleet.New(a.session.Launcher, cfg.OnExit),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 		open:   map[leg]context.CancelCauseFunc{}, references: map[string]json.RawMessage{},
 	}
@@ -71,7 +70,7 @@ func newStack(a *Adapter, cfg adapters.Config) *stack {
 // start opens the proxies and starts all workers at once.
 func (s *stack) start(ctx context.Context) error {
 	var err error
-	if s.temp, err = os.MkdirTemp(s.a.temp, ""); err != nil {
+	if s.temp, err = os.MkdirTemp(s.a.session.Temp, ""); err != nil {
 		return err
 	}
 	taken, err := fleet.FreePorts(2 * len(s.members))
@@ -84,17 +83,7 @@ func (s *stack) start(ctx context.Context) error {
 	if err := s.openProxies(); err != nil {
 		return fmt.Errorf("open the stack's proxies: %w", err)
 	}
-	errs := make([]error, len(s.members))
-	var wg sync.WaitGroup
-	for i, m := range s.members {
-		wg.Go(func() { errs[i] = s.startWorker(ctx, m) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (s *stack) of(role spec.Role) []*member {
-	return slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.worker.role != role })
+	return fleet.StartAll(s.members, func(m *member) error { return s.startWorker(ctx, m) })
 }
 
 func (s *stack) openProxies() error {
@@ -130,7 +119,7 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	argv, err := w.argv(s.cfg, s.a.model)
+	argv, err := w.argv(s.cfg, s.a.session.Model)
 	if err != nil {
 		return err
 	}
@@ -141,7 +130,7 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	if err := os.MkdirAll(filepath.Join(dir, "events"), 0o755); err != nil {
 		return err
 	}
-	env := slices.Concat(s.a.env.Environ(os.Environ(), s.a.probe), w.environment(s.cfg, s.temp), s.a.cached(), []string{variable})
+	env := slices.Concat(s.a.session.Env.Environ(os.Environ(), s.a.session.Probe), w.environment(s.cfg, s.temp), s.a.cached(), []string{variable})
 	err = s.Start(ctx, m.Member, launch.Spec{
 		Argv: argv, Env: env, Dir: s.temp, Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
 	})
@@ -151,22 +140,13 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 	return fleet.Probed(dir, w.id, w.sources(s.cfg)...)
 }
 
-// find resolves a role or a worker's id to a worker; of several of a role, the first.
-func (s *stack) find(name string) (*member, error) {
-	found, err := s.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m.Member == found })], nil
-}
-
 // Restart starts the next incarnation of a worker, on the same ports.
 func (s *stack) Restart(ctx context.Context, name string) error {
 	next, err := s.Next(ctx, name)
 	if err != nil {
 		return err
 	}
-	m, err := s.find(next.ID)
+	m, err := fleet.Find(s.members, next.ID)
 	if err != nil {
 		return err
 	}
@@ -176,7 +156,7 @@ func (s *stack) Restart(ctx context.Context, name string) error {
 func (s *stack) Limits() adapters.Limits { return s.limits }
 
 // Reference is the right answer, if it was taken.
-func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.answers.Get(prompt, n) }
+func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.session.Answers.Get(prompt, n) }
 
 // Unknown is 0: no proxy of this stack decodes messages between workers.
 func (*stack) Unknown() int { return 0 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +17,15 @@ import (
 // A Probe is the Python of a probe: the files of one or more trees, whose paths below
 // the trees' roots are those below the folder that PYTHONPATH gets.
 type Probe []fs.FS
+
+// Below is a folder of embedded files, whose name is a constant of the caller's.
+func Below(files embed.FS, folder string) fs.FS {
+	tree, err := fs.Sub(files, folder)
+	if err != nil {
+		panic(err) // no valid path
+	}
+	return tree
+}
 
 // walk calls f with each file, in the order of the trees and of their paths.
 func (p Probe) walk(f func(path string, content []byte) error) error {

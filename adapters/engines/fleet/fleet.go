@@ -23,6 +23,7 @@ type Fleet struct {
 	launcher launch.Launcher
 	onExit   func(adapters.Exit)
 	members  []*Member
+	fills    atomic.Int64
 
 	mu      sync.Mutex
 	all     []*launch.Process
@@ -128,12 +129,7 @@ func (f *Fleet) Workers() []adapters.Worker {
 
 // Find resolves a name to a worker; of several of a role, the first.
 func (f *Fleet) Find(name string) (*Member, error) {
-	for _, m := range f.members {
-		if m.Called(name) {
-			return m, nil
-		}
-	}
-	return nil, fmt.Errorf("no worker %q: expected a role or an id such as prefill-0", name)
+	return Find(f.members, name)
 }
 
 // running is a worker's process; an error says that there has been none.
