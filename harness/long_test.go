@@ -150,9 +150,11 @@ func TestLongKilledRunIsStillJudged(t *testing.T) {
 // been cut short.
 func killedRunIsJudged(t *testing.T, out string, i int) (cut bool) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(out, "*"))
+	manifests, err := filepath.Glob(filepath.Join(out, "*", "manifest.json")) // attempts.json lies beside the run directories
 	require.NoError(t, err)
-	for _, dir := range dirs {
+	require.NotEmpty(t, manifests, "kill %d left no run directory", i)
+	for _, manifest := range manifests {
+		dir := filepath.Dir(manifest)
 		m, err := traces.ReadManifest(dir)
 		require.NoError(t, err, "kill %d", i)
 		if files, _ := filepath.Glob(filepath.Join(dir, "events", "*")); len(files) == 0 {
