@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"conform/adapters/engines/fleet"
 	"conform/faults"
 	"conform/faults/failpoint"
 	"conform/spec"
@@ -71,6 +72,7 @@ func judgeTraces(t *testing.T, left string) {
 		if word == "none" {
 			continue
 		}
+		require.NoError(t, fleet.CutSpools(filepath.Dir(filepath.Dir(source))))
 		tr, err := traces.Read(source, nil)
 		require.NoError(t, err, name)
 		require.NotEmpty(t, tr.Events, name)

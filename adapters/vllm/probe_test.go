@@ -43,6 +43,7 @@ func TestProbeInPython(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, runs)
 	for _, run := range runs {
+		require.NoError(t, fleet.CutSpools(run))
 		require.NoError(t, traces.WriteManifest(run, traces.Manifest{Tool: "test"}))
 		tr, err := traces.Read(run, nil)
 		require.NoError(t, err, run)

@@ -177,6 +177,9 @@ func (s *stack) Stop(ctx context.Context) error {
 		return nil
 	}
 	errs := []error{err}
+	if err == nil { // nobody writes any more
+		errs = append(errs, fleet.CutSpools(s.cfg.Dir))
+	}
 	for _, m := range s.members {
 		if m.http != nil {
 			errs = append(errs, m.http.Close())

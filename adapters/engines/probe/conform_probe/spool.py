@@ -1,11 +1,16 @@
 """The spool: one source of a trace, written so that a killed process loses nothing.
 
-Each event is one write to a file opened for appending. What was written belongs to
-the kernel, so SIGKILL does not take it back; only the machine's death would. A write
-costs a few microseconds, if it does not give the interpreter to another thread. A
-spool never raises: what it can't write it counts, and says so in a ``lost`` event
+Where the file system keeps its word about room that it gave in advance, a line is
+copied into the file's mapped pages; elsewhere it is one write to a file opened for
+appending. Either way it belongs to the kernel then, so SIGKILL does not take it back;
+only the machine's death would. The copy costs a fifth of the write after a forward
+pass, which leaves nothing of the system call's path in the processor's caches.
+A spool never raises: what it can't write it counts, and says so in a ``lost`` event
 when it can write again. Until then the file ends in a torn line, so that the loss
 is also seen when nothing can be written any more.
+
+A mapped file is longer than its lines while it is written: zeros follow them. The seal
+cuts them off; the file of a killed process is cut at its first zero by the harness.
 """
 
 from __future__ import annotations
@@ -14,8 +19,10 @@ import ctypes
 import errno
 import hashlib
 import json
+import mmap
 import os
 import re
+import sys
 import threading
 import time
 from typing import Callable, Iterable
@@ -72,6 +79,124 @@ def _writer() -> Callable[[int, bytes], int]:
 _write = _writer()
 
 
+class _Appended:
+    """A file of lines, each put there by a write."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = 0  # bytes of whole lines
+        self._torn = False  # the end of the last line was taken off
+        self._dirty = False  # lines that failed may still be there in part
+
+    def put(self, data: bytes) -> None:
+        """All of data or none. After a failure the last line lacks its end, which the next
+        put gives back."""
+        if self._dirty:
+            self._tear()
+        whole = _END + data if self._torn else data
+        done = 0
+        try:
+            while done < len(whole):
+                done += _write(self._fd, whole[done:] if done else whole)
+        except OSError:
+            self._dirty = True
+            self._tear()
+            raise
+        self._torn = False
+        self.size += len(data)
+
+    def _tear(self) -> None:
+        """Take off what was written of the lines that failed, and the end of the last good one."""
+        os.ftruncate(self._fd, max(self.size - len(_END), 0))
+        self._torn, self._dirty = self.size > 0, False
+
+    def close(self) -> None:
+        """Nothing follows."""
+
+
+# What _Mapped asks of the file system at once, in bytes: room for some thousand events.
+_CHUNK = 1 << 20
+
+
+class _Mapped:
+    """A file of lines, each copied into the file's pages. Room is asked for before it is used:
+    a copy to where there is none would end the process."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = 0  # bytes of whole lines
+        self._torn = False  # the end of the last line was taken off
+        self._start = self._end = 0  # of the part of the file that is mapped
+        self._map: mmap.mmap | None = None
+
+    def put(self, data: bytes) -> None:
+        """All of data or none. After a failure the last line lacks its end, which the next
+        put gives back."""
+        if not data:
+            return
+        after = self.size + len(data)
+        if after > self._end:
+            try:
+                self._reach(after)
+            except (OSError, ValueError, OverflowError) as error:
+                self._tear()
+                raise OSError(error.errno if isinstance(error, OSError) else 0, "no room for the spool") from error
+        pages, at = self._map, self.size - self._start
+        assert pages is not None
+        # The first byte comes last: without it a reader takes the rest for nothing.
+        pages[at + 1 : after - self._start] = data[1:]
+        pages[at] = data[0]
+        if self._torn:
+            pages[at - len(_END) : at] = _END
+            self._torn = False
+        self.size = after
+
+    def _reach(self, after: int) -> None:
+        """Have room up to there, and the end of the last line in reach."""
+        start = max(self.size - len(_END), 0) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        end = start + max(_CHUNK, -(-(after - start) // _CHUNK) * _CHUNK)
+        _allocate(self._fd, self._end, end - self._end)
+        pages = mmap.mmap(self._fd, end - start, offset=start)
+        if self._map is not None:
+            self._map.close()
+        self._map, self._start, self._end = pages, start, end
+
+    def _tear(self) -> None:
+        if self._map is not None and self.size and not self._torn:
+            at = self.size - self._start
+            self._map[at - len(_END) : at] = bytes(len(_END))
+            self._torn = True
+
+    def close(self) -> None:
+        """Nothing follows: the file ends with its last line."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        os.ftruncate(self._fd, self.size - (len(_END) if self._torn else 0))
+
+
+def _allocate(fd: int, start: int, count: int) -> None:
+    os.posix_fallocate(fd, start, count)
+
+
+# File systems on which room that was given can be used without fail: ext2 to ext4, XFS, tmpfs.
+# Those that write elsewhere than where they gave the room may have none when it is used.
+_KEEPING = frozenset({0xEF53, 0x58465342, 0x01021994})
+
+
+def _keeps_room(fd: int) -> bool:
+    """Whether a file is on one of these."""
+    try:
+        call = ctypes.CDLL(None).fstatfs
+        answer = ctypes.create_string_buffer(512)
+        if sys.platform != "linux" or call(fd, answer) != 0:
+            return False
+        word = ctypes.sizeof(ctypes.c_long)
+        return int.from_bytes(answer.raw[:word], sys.byteorder) in _KEEPING
+    except (OSError, AttributeError):
+        return False
+
+
 class Lines:
     """Accesses of one moment that begin or end again and again, such as those of each pass
     over the same pages: all of their events but number, time and pass is made once."""
@@ -83,7 +208,7 @@ class Lines:
         what makes the id one of the pass's own, the quote that ends it, further fields."""
         self.kind, self.rests = kind, rests
         head = _head(src).replace("%", "%%")
-        self.text = "".join([f"{head}%d%s{rest.replace('%', '%%')}}}\n" for rest in rests])
+        self.text = "".join([f"{head}%d%b{rest.replace('%', '%%')}}}\n" for rest in rests]).encode()
 
     @classmethod
     def joined(cls, parts: list[Lines]) -> Lines:
@@ -93,7 +218,7 @@ class Lines:
         all_of_them = cls.__new__(cls)
         all_of_them.kind = parts[0].kind
         all_of_them.rests = [rest for part in parts for rest in part.rests]
-        all_of_them.text = "".join([part.text for part in parts])
+        all_of_them.text = b"".join([part.text for part in parts])
         return all_of_them
 
 
@@ -115,7 +240,8 @@ class Spool:
     def __init__(self, folder: str, src: str, tap: Callable[[str, bytes], None] | None = None) -> None:
         self.src = src
         self.path = os.path.join(folder, src + ".jsonl")
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = _Mapped(fd) if _keeps_room(fd) else _Appended(fd)
         self._head = _head(src)
         self._lock = threading.Lock()
         self._seq = 0
@@ -123,9 +249,6 @@ class Spool:
         self._sealed = False
         self._name = _Name()
         self._threads = 0
-        self._size = 0  # bytes of whole lines
-        self._torn = False  # the end of the last line was taken off
-        self._dirty = False  # lines that failed may still be there in part
         self._next_sig = 0
         self.open = 0  # accesses that have begun and not ended
         self._tap = tap
@@ -193,10 +316,12 @@ class Spool:
                 return
             n, seq = len(rests), self._seq
             self.open += n if kind == "begin" else -n
-            fields: list[object] = [f',"t":{time.monotonic_ns()}{where},"k":"{kind}","access":"{name}'] * (2 * n)
-            fields[::2] = range(seq, seq + n)
+            moment = f',"t":{time.monotonic_ns()}{where},"k":"{kind}","access":"{name}'.encode()
             try:
-                self._put((lines.text % tuple(fields)).encode())
+                if n == 2:  # the reads and the writes of one request: the most common pass
+                    self._file.put(lines.text % (seq, moment, seq + 1, moment))
+                else:
+                    self._file.put(lines.text % tuple([x for i in range(seq, seq + n) for x in (i, moment)]))
             except OSError:
                 self._lost += n
                 return
@@ -217,7 +342,7 @@ class Spool:
             seq += 1
         data = "".join(lines).encode()
         try:
-            self._put(data)
+            self._file.put(data)
         except OSError:
             self._lost += sum(1 for kind, _ in events if kind != "lost")
             return
@@ -225,28 +350,6 @@ class Spool:
         if self._tap is not None:
             for (kind, _), line in zip(events, lines):
                 self._tap(kind, line.encode())
-
-    def _put(self, data: bytes) -> None:
-        """All of data or none. After a failure the last line lacks its end, which the next
-        write puts back."""
-        if self._dirty:
-            self._tear()
-        whole = _END + data if self._torn else data
-        done = 0
-        try:
-            while done < len(whole):
-                done += _write(self._fd, whole[done:] if done else whole)
-        except OSError:
-            self._dirty = True
-            self._tear()
-            raise
-        self._torn = False
-        self._size += len(data)
-
-    def _tear(self) -> None:
-        """Take off what was written of the lines that failed, and the end of the last good one."""
-        os.ftruncate(self._fd, max(self._size - len(_END), 0))
-        self._torn, self._dirty = self._size > 0, False
 
     def seal(self) -> None:
         """Record the last line. What is recorded later is dropped."""
@@ -260,6 +363,10 @@ class Spool:
             if not self._lost:
                 self._write_seal(where)
             self._sealed = True
+            try:
+                self._file.close()
+            except OSError:  # zeros follow the seal: the harness cuts them off
+                pass
 
     def _write_seal(self, where: str) -> None:
         try:
@@ -270,8 +377,9 @@ class Spool:
 
     def _digest(self) -> str:
         """The digest of what was written: taken once, at the end, when no thread of the engine waits for it."""
-        h = hashlib.sha256()
+        h, left = hashlib.sha256(), self._file.size
         with open(self.path, "rb") as file:
-            while part := file.read(1 << 20):
+            while part := file.read(min(left, 1 << 20)):
                 h.update(part)
+                left -= len(part)
         return h.hexdigest()

@@ -27,14 +27,19 @@ SOURCE = '"worker":"prefill-0","role":"prefill","host":"h","clock":"c"'
 def keep(case: unittest.TestCase, word: str) -> str:
     """A folder of a run: the Go test reads what is in it, and expects what the word says."""
     base = os.environ.get("CONFORM_TEST_DIR") or tempfile.mkdtemp(prefix="conform-")
-    folder = os.path.join(base, f"{word}-{case._testMethodName}", "events")
+    folder = os.path.join(base, f"{word}-{type(case).__name__}-{case._testMethodName}", "events")
     os.makedirs(folder)
     return folder
 
 
+def content(path: str) -> bytes:
+    """The lines of a spool: up to the first zero, as the harness cuts it."""
+    with open(path, "rb") as file:
+        return file.read().partition(b"\0")[0]
+
+
 def lines(s: Spool) -> list[dict[str, Any]]:
-    with open(s.path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+    return [json.loads(line) for line in content(s.path).splitlines()]
 
 
 class BlocksTest(unittest.TestCase):
@@ -52,19 +57,29 @@ class BlocksTest(unittest.TestCase):
             self.assertEqual(got, sorted(set(numbers)))
 
 
-class SpoolTest(unittest.TestCase):
+class Kept(unittest.TestCase):
+    """Spools of one kind: their files are mapped, or written to."""
+
+    mapped: bool
+
+    def setUp(self) -> None:
+        self.enterContext(mock.patch.object(spool, "_keeps_room", lambda fd: self.mapped))
+
     def make(self, word: str = "good") -> Spool:
         s = Spool(keep(self, word), "prefill-0")
         s.record("source", SOURCE)
         return s
+
+
+class SpoolTest(Kept):
+    mapped = False
 
     def test_a_moment_between(self) -> None:
         s = self.make()
         since = time.monotonic_ns()
         s.record_between(since, "engine-1", [("note", '"text":"x"'), ("note", '"text":"y"')])
         s.seal()
-        with open(s.path, encoding="utf-8") as file:
-            events = [json.loads(line) for line in file][1:3]
+        events = lines(s)[1:3]
         self.assertEqual([(e["t"], e["th"]) for e in events], [(since, "engine-1")] * 2)
         self.assertTrue(all(e["t2"] >= since for e in events))
 
@@ -166,8 +181,7 @@ class SpoolTest(unittest.TestCase):
         while more := os.read(ready, 4096):
             got += len(more)
         os.close(ready)
-        with open(s.path, "rb") as file:
-            data = file.read()
+        data = content(s.path)
         self.assertTrue(data.endswith(b"}\n"), "whole lines")
         events = [json.loads(line) for line in data.splitlines()]
         self.assertEqual([e["seq"] for e in events], list(range(len(events))))
@@ -184,76 +198,6 @@ class SpoolTest(unittest.TestCase):
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
         s.seal()
         self.assertEqual([e["k"] for e in lines(s)], ["source", "seal"])
-
-    def test_a_full_disk(self) -> None:
-        """What could not be written is counted; a line that was cut short is taken back."""
-        s = self.make("lost")
-        s.record("note", '"text":"before"')
-        real, room = spool._write, 0
-
-        def write(fd: int, data: bytes) -> int:
-            nonlocal room
-            if room == 0:
-                raise OSError(errno.ENOSPC, "no space left")
-            n = real(fd, data[: min(room, 7)])
-            room -= n
-            return n
-
-        with mock.patch.object(spool, "_write", write):
-            for room in (0, 3, 40):
-                s.record("note", '"text":"lost"')
-            s.record_lines(self.accesses(s)[1], "f1")
-            with open(s.path, "rb") as file:
-                self.assertTrue(file.read().endswith(b'"before"'), "a torn line: the loss is seen even if nothing follows")
-            self.assertEqual(s.open, -2, "what is in flight is known without the disk")
-        s.record("note", '"text":"after"')
-        s.seal()
-        got = lines(s)
-        self.assertEqual([e["k"] for e in got], ["source", "note", "lost", "note", "seal"])
-        self.assertEqual(got[2]["count"], 5)
-        self.assertEqual([e["seq"] for e in got], list(range(5)))
-
-    def test_a_disk_that_stays_full(self) -> None:
-        s = self.make("torn")
-        s.record("note", '"text":"the last"')
-        with mock.patch.object(spool, "_write", side_effect=OSError(errno.ENOSPC, "no space left")):
-            s.record("note", '"text":"lost"')
-            s.seal()
-        with open(s.path, "rb") as file:
-            self.assertFalse(file.read().endswith(b"\n"))
-
-    def test_a_disk_that_fails_altogether(self) -> None:
-        s = self.make("lost")
-        real = spool._write
-        with mock.patch.object(spool, "_write", lambda fd, data: real(fd, data[:5]) if len(data) > 20 else (_ for _ in ()).throw(OSError(errno.EIO, "io"))):
-            with mock.patch.object(spool.os, "ftruncate", side_effect=OSError(errno.EIO, "io")):
-                s.record("note", '"text":"0123456789"')
-                s.record("note", '"text":"0123456789"')
-        s.record("note", '"text":"after"')
-        s.seal()
-        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
-
-    def test_a_real_full_disk(self) -> None:
-        """The system's own words: no space, a closed file, one that may not grow."""
-        with open("/dev/full", "wb", buffering=0) as file:
-            with self.assertRaises(OSError) as caught:
-                spool._write(file.fileno(), b"x")
-        self.assertEqual(caught.exception.errno, errno.ENOSPC)
-        with self.assertRaises(OSError) as caught:
-            spool._write(-1, b"x")
-        self.assertEqual(caught.exception.errno, errno.EBADF)
-        s = self.make("lost")
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(s.path) + 50, limits[1]))
-            s.record("note", '"text":"' + "x" * 100 + '"')
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            signal.signal(signal.SIGXFSZ, before)
-        s.record("note", '"text":"after"')
-        s.seal()
-        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
 
     def test_a_write_does_not_wait_for_a_thread_that_is_busy(self) -> None:
         """The interpreter is not given up for a write: a thread of the engine that polls would
@@ -307,6 +251,168 @@ class SpoolTest(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(len(set(got)), 800)
+
+
+class AppendedTest(Kept):
+    mapped = False
+
+    def accesses(self, s: Spool) -> tuple[Lines, Lines]:
+        return SpoolTest.accesses(self, s)  # type: ignore[arg-type]
+
+    def test_a_full_disk(self) -> None:
+        """What could not be written is counted; a line that was cut short is taken back."""
+        s = self.make("lost")
+        s.record("note", '"text":"before"')
+        real, room = spool._write, 0
+
+        def write(fd: int, data: bytes) -> int:
+            nonlocal room
+            if room == 0:
+                raise OSError(errno.ENOSPC, "no space left")
+            n = real(fd, data[: min(room, 7)])
+            room -= n
+            return n
+
+        with mock.patch.object(spool, "_write", write):
+            for room in (0, 3, 40):
+                s.record("note", '"text":"lost"')
+            s.record_lines(self.accesses(s)[1], "f1")
+            self.assertTrue(content(s.path).endswith(b'"before"'), "a torn line: the loss is seen even if nothing follows")
+            self.assertEqual(s.open, -2, "what is in flight is known without the disk")
+        s.record("note", '"text":"after"')
+        s.seal()
+        got = lines(s)
+        self.assertEqual([e["k"] for e in got], ["source", "note", "lost", "note", "seal"])
+        self.assertEqual(got[2]["count"], 5)
+        self.assertEqual([e["seq"] for e in got], list(range(5)))
+
+    def test_a_disk_that_stays_full(self) -> None:
+        s = self.make("torn")
+        s.record("note", '"text":"the last"')
+        with mock.patch.object(spool, "_write", side_effect=OSError(errno.ENOSPC, "no space left")):
+            s.record("note", '"text":"lost"')
+            s.seal()
+        with open(s.path, "rb") as file:
+            self.assertFalse(file.read().endswith(b"\n"))
+
+    def test_a_disk_that_fails_altogether(self) -> None:
+        s = self.make("lost")
+        real = spool._write
+        with mock.patch.object(spool, "_write", lambda fd, data: real(fd, data[:5]) if len(data) > 20 else (_ for _ in ()).throw(OSError(errno.EIO, "io"))):
+            with mock.patch.object(spool.os, "ftruncate", side_effect=OSError(errno.EIO, "io")):
+                s.record("note", '"text":"0123456789"')
+                s.record("note", '"text":"0123456789"')
+        s.record("note", '"text":"after"')
+        s.seal()
+        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
+
+    def test_a_real_full_disk(self) -> None:
+        """The system's own words: no space, a closed file, one that may not grow."""
+        with open("/dev/full", "wb", buffering=0) as file:
+            with self.assertRaises(OSError) as caught:
+                spool._write(file.fileno(), b"x")
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        with self.assertRaises(OSError) as caught:
+            spool._write(-1, b"x")
+        self.assertEqual(caught.exception.errno, errno.EBADF)
+        s = self.make("lost")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(s.path) + 50, limits[1]))
+            s.record("note", '"text":"' + "x" * 100 + '"')
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, before)
+        s.record("note", '"text":"after"')
+        s.seal()
+        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
+
+
+class MappedTest(SpoolTest):
+    """What holds for the one kind holds for the other."""
+
+    mapped = True
+
+    def test_lines_longer_than_what_is_asked_for_at_once(self) -> None:
+        s = self.make()
+        with mock.patch.object(spool, "_CHUNK", 4096):
+            for n in (10, 4096, 100, 20000, 1, 8192 - 60, 3):
+                s.record("note", '"text":"' + "x" * n + '"')
+        s.seal()
+        self.assertEqual([len(e["text"]) for e in lines(s) if e["k"] == "note"], [10, 4096, 100, 20000, 1, 8192 - 60, 3])
+        with open(s.path, "rb") as file:
+            self.assertEqual(file.read()[-2:], b"}\n", "what was not used is given back")
+
+    def test_at_every_place_of_a_page(self) -> None:
+        s = self.make()
+        with mock.patch.object(spool, "_CHUNK", 4096):
+            for n in range(700):
+                s.record("note", f'"text":"{n}"')
+        s.seal()
+        self.assertEqual([e["text"] for e in lines(s) if e["k"] == "note"], [str(n) for n in range(700)])
+
+    def test_a_full_disk(self) -> None:
+        """What found no room is counted, and the last line is torn until there is some again."""
+        s = self.make("lost")
+        full = OSError(errno.ENOSPC, "no space left")
+        with mock.patch.object(spool, "_CHUNK", 4096):
+            while s._file._end - s._file.size > 150:  # type: ignore[attr-defined]
+                s.record("note", '"text":"before"')
+            with mock.patch.object(spool, "_allocate", side_effect=full):
+                for _ in range(3):
+                    s.record("note", '"text":"' + "x" * 150 + '"')
+                s.record_lines(self.accesses(s)[1], "f1")
+                self.assertTrue(content(s.path).endswith(b'"before"'), "a torn line: the loss is seen even if nothing follows")
+                self.assertEqual(s.open, -2, "what is in flight is known without the disk")
+            s.record("note", '"text":"after"')
+        s.seal()
+        got = [e for e in lines(s) if e.get("text") != "before"]
+        self.assertEqual([e["k"] for e in got], ["source", "lost", "note", "seal"])
+        self.assertEqual(got[1]["count"], 5)
+        self.assertEqual([e["seq"] for e in lines(s)], list(range(len(lines(s)))))
+
+    def test_a_disk_that_stays_full(self) -> None:
+        s = self.make("torn")
+        with mock.patch.object(spool, "_CHUNK", 4096), mock.patch.object(spool, "_allocate", side_effect=OSError(errno.ENOSPC, "no space left")):
+            s.record("note", '"text":"the last"')
+            s._file._end = s._file.size  # type: ignore[attr-defined]
+            s.record("note", '"text":"lost"')
+            s.seal()
+        with open(s.path, "rb") as file:
+            self.assertFalse(file.read().endswith(b"\n"))
+
+    def test_a_disk_that_was_always_full(self) -> None:
+        with mock.patch.object(spool, "_allocate", side_effect=OSError(errno.ENOSPC, "no space left")):
+            s = self.make("none")
+            s.record("note", '"text":"x"')
+            s.seal()
+        self.assertEqual(content(s.path), b"")
+
+    def test_a_real_limit(self) -> None:
+        """The system's own word: a file that may not grow."""
+        s = self.make("lost")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(s.path) + 50, limits[1]))
+            s.record("note", '"text":"' + "x" * spool._CHUNK + '"')
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, before)
+        s.record("note", '"text":"after"')
+        s.seal()
+        self.assertEqual([e["k"] for e in lines(s)], ["source", "lost", "note", "seal"])
+
+
+class RoomTest(unittest.TestCase):
+    def test_which_file_systems_keep_their_word(self) -> None:
+        with tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as file:
+            if os.path.isdir("/dev/shm"):
+                self.assertTrue(spool._keeps_room(file.fileno()), "tmpfs does")
+            with mock.patch.object(spool, "_KEEPING", frozenset()):
+                self.assertFalse(spool._keeps_room(file.fileno()))
+        self.assertFalse(spool._keeps_room(-1))
 
 
 class CostTest(unittest.TestCase):
