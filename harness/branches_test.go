@@ -95,6 +95,11 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 			add("p0", spec.Event{K: spec.KindAlloc, Pool: "aux", Req: "r"})).add("d0", spec.Event{K: spec.KindFinish, Req: "r"}), []int{1, 2, 3}},
 		"cancelledPreempted": {cancelledPreempted, cancel("d0", "r", "")(newTape("d0").
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Req: "r", Why: "preempt"})), []int{1, 2}},
+		"cancelledUnleased": {cancelledUnleased, newTape("d0").add("d0", spec.Event{K: spec.KindCancel, Req: "r"}), []int{1}},
+		"cancelledBetween": {cancelledBetween, cancel("p0", "r", "")(newTape("p0").
+			add("p0", spec.Event{K: spec.KindFinish, Req: "r"})), []int{1, 2}},
+		"successAfterCancel": {successAfterCancel, newTape("d0").add("d0", spec.Event{K: spec.KindCancel, Req: "r"}).
+			add("d0", spec.Event{K: spec.KindObserve, Req: "r", Signal: "STATUS/Success"}), []int{1, 2}},
 		"bothAccepted": {bothAccepted, newTape("d0", "d1").
 			add("d0", spec.Event{K: spec.KindAccept}).add("d1", spec.Event{K: spec.KindAccept}), []int{1, 2}},
 		"keyOfSeveral": {keyOfSeveral, newTape("p0").add("p0", spec.Event{K: spec.KindAdmit, Handoff: "k#1"}), []int{1}},
@@ -137,6 +142,9 @@ func TestBranchesNeedTheirOrder(t *testing.T) {
 		"blocks again before it was cancelled": {cancelledPreempted, newTape("d0").
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Req: "r", Why: "preempt"}).
 			add("d0", spec.Event{K: spec.KindAlloc, Pool: "kv", Req: "r", Blocks: kvBlock}).add("d0", cancelled)},
+		"blocks before it was cancelled": {cancelledUnleased, newTape("d0").add("d0", spec.Event{K: spec.KindAlloc, Req: "r"}).add("d0", cancelled)},
+		"decode has it": {cancelledBetween, newTape("p0", "d0").add("p0", spec.Event{K: spec.KindFinish, Req: "r"}).
+			add("p0", cancelled).add("d0", spec.Event{K: spec.KindAdmit, Req: "r"})},
 		"the key again after the transfer": {keyUsedAgain, newTape("p0", "d0").write("w", "k", "r", "kv").end("w").
 			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"})},
 		"slots after the transfer": {slotsWentRound, newTape("p0", "d0").add("d0", spec.Event{K: spec.KindPool, Pool: "aux", Count: 2}).

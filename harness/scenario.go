@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"conform/adapters"
+	"conform/adapters/reference"
 	"conform/spec"
 )
 
@@ -91,6 +92,12 @@ func (s Scenario) reached(adapter, branch string) func(*recorded) bool {
 	return s.reach[branch]
 }
 
+// The reference stack's modes.
+const (
+	modePush = reference.Push
+	modePull = reference.Pull
+)
+
 // The adapters that shapes are for.
 const (
 	onReference = "reference"
@@ -103,7 +110,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
-		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(),
+		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(),
 		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), mixedLoad(),
 	}
 }

@@ -38,6 +38,7 @@ func cancelDuringTransfer() Scenario {
 				"push": "rules:" + holdTransfer("w", "prefill", "120ms"),
 				"pull": "rules:" + holdTransfer("r", "decode", "120ms"),
 			},
+			limits:   adapters.Limits{HandoffTimeout: 800 * time.Millisecond, Lease: 600 * time.Millisecond},
 			workload: w,
 		}, onSGLang: cancelHeld()},
 		reach: map[string]func(*recorded) bool{

@@ -9,14 +9,26 @@ import (
 )
 
 func cancelWhileQueued() Scenario {
+	const room, word = "decode took in the cancellation of a request that waited there for room", "prefill was told"
 	const queued, told = "prefill took in the cancellation of a request that it had a grant for and had not begun", "the request ended at decode too"
 	return Scenario{
-		ID: "cancel-while-queued", Title: "A request is cancelled at prefill while it waits there for room",
-		Why:      "Decode has reserved blocks and granted them. Who ends the request at prefill must tell the stage that waits for it.",
-		Branches: []string{queued, told},
-		shapes: map[string]shape{onSGLang: {
-			plans:  map[string]string{"": holdOpen("kv", 2)},
-			limits: adapters.Limits{PrefillBlocks: 24, HandoffTimeout: 6 * time.Second},
+		ID: "cancel-while-queued", Title: "A request is cancelled while it waits for room",
+		Why: "The other stage has reserved blocks for it, or keeps those that it has computed. Who ends the request must tell the stage that waits for it.",
+		shapes: map[string]shape{onReference: {
+			modes: []string{modePull},
+			limits: adapters.Limits{
+				DecodeBlocks: 16, Step: 5 * time.Millisecond, HandoffTimeout: 500 * time.Millisecond, AbortTimeout: 300 * time.Millisecond,
+				PeerTimeout: 400 * time.Millisecond, Lease: 600 * time.Millisecond,
+			},
+			cast: func(adapters.Limits, adapters.Pace) []part {
+				return append([]part{{name: partVictim, prompt: 40, output: 60}, {name: partLoser, prompt: 40, output: 8}}, chorus(partAfter, afterwards, 40, 3)...)
+			},
+			play: playNoRoomAtDecode, hears: []spec.Kind{spec.KindAccept, spec.KindAdmit, spec.KindCancel},
+			branches: []string{room, word},
+		}, onSGLang: {
+			branches: []string{queued, told},
+			plans:    map[string]string{"": holdOpen("kv", 2)},
+			limits:   adapters.Limits{PrefillBlocks: 24, HandoffTimeout: 6 * time.Second},
 			cast: func(l adapters.Limits, _ adapters.Pace) []part {
 				return []part{
 					{name: partWarm, prompt: 30, output: 4},
@@ -27,7 +39,9 @@ func cancelWhileQueued() Scenario {
 			},
 			play: playQueued, hears: []spec.Kind{spec.KindAlloc, spec.KindCancel, spec.KindFinish},
 		}},
-		reach: map[string]func(*recorded) bool{queued: cancelledQueued, told: endedAtDecode},
+		reach: map[string]func(*recorded) bool{
+			queued: cancelledQueued, told: endedAtDecode, room: cancelledUnleased, word: observed(spec.RolePrefill, "READ_ABORT"),
+		},
 	}
 }
 
@@ -64,6 +78,44 @@ func playQueued(ctx context.Context, d *director) error {
 		return err
 	}
 	return d.waitAll(ctx)
+}
+
+// playNoRoomAtDecode cancels a request that decode has admitted and has no blocks for,
+// because another has them.
+func playNoRoomAtDecode(ctx context.Context, d *director) error {
+	victim, err := d.send(ctx, partVictim)
+	if err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(victim.id))); err != nil {
+		return err
+	}
+	loser, err := d.send(ctx, partLoser)
+	if err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAdmit, ofReq(loser.id))); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	return d.serveAfterwards(ctx)
+}
+
+// cancelledUnleased looks for a request that decode took in as cancelled and never
+// leased a block for.
+func cancelledUnleased(r *recorded) bool {
+	leased := map[string]bool{}
+	return r.any(func(e *spec.Event) bool {
+		if r.role[e.Src] != spec.RoleDecode {
+			return false
+		}
+		if e.K == spec.KindAlloc {
+			leased[e.Req] = true
+		}
+		return e.K == spec.KindCancel && !leased[e.Req]
+	})
 }
 
 // queuedCancel gives the requests that prefill took in as cancelled when they had a

@@ -95,16 +95,12 @@ func (d *decode) load() load {
 			l.Handoffs++
 		}
 	}
-	for _, r := range d.reqs {
-		if r.flow != nil {
-			l.Transfers += r.flow.outstanding
-		}
-	}
+	l.Transfers = d.xfer.moving()
 	return l
 }
 
 func (d *decode) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
-	r := &decodeReq{since: time.Now()}
+	r := &decodeReq{since: d.w.now()}
 	if err := readJSON(hr, &r.leg); err != nil || len(r.leg.Prompt) == 0 || r.leg.MaxNew < 1 || r.leg.MaxNew > maxTokensWire {
 		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected a leg with a prompt and max_new_tokens from 1"})
 		return
@@ -151,7 +147,7 @@ func relay(rw http.ResponseWriter, stream bool, out <-chan legAnswer, gone <-cha
 }
 
 func (d *decode) abortRequest(req string) {
-	for _, r := range d.reqs {
+	for _, r := range slices.Clone(d.queue) {
 		if r.leg.Req == req {
 			d.cancel(r, "client")
 		}
@@ -234,7 +230,7 @@ func (d *decode) start(r *decodeReq) bool {
 
 // grant (push) exposes the reservation to prefill's writes.
 func (d *decode) grant(r *decodeReq) {
-	r.state, r.peer, r.since = granted, d.peer, time.Now()
+	r.state, r.peer, r.since = granted, d.peer, d.w.now()
 	prompt := r.blocks[:blocksFor(len(r.leg.Prompt))]
 	for _, g := range []struct {
 		of     *pool
@@ -252,7 +248,7 @@ func (d *decode) grant(r *decodeReq) {
 
 // read (pull) posts the reads of prefill's blocks.
 func (d *decode) read(r *decodeReq) {
-	r.state, r.since = reading, time.Now()
+	r.state, r.since = reading, d.w.now()
 	p, left := r.leg.KVParams, len(r.leg.Prompt)*tokenBytes
 	for i := 0; i < len(p.Blocks); i += chunkBlocks {
 		j := min(i+chunkBlocks, len(p.Blocks))
@@ -276,7 +272,7 @@ func (d *decode) hasRead(r *decodeReq, err error) {
 		d.tell(r, sigReadDone)
 		r.tokens = []int32{r.leg.KVParams.First}
 		d.accept(r, "")
-	case r.state == halting:
+	case r.state == halting && d.w.cfg.Defect != defReadForgotten:
 		d.tell(r, sigReadAbort)
 		d.release(r, r.why, "")
 	}
@@ -298,7 +294,7 @@ func (d *decode) message(m *Message) {
 		return
 	}
 	switch {
-	case m.Signal == sigSuccess && r.state == granted:
+	case m.Signal == sigSuccess && (r.state == granted || r.state == aborting && d.w.cfg.Defect == defUnfailed):
 		d.arrived(r, m)
 	case r.state == aborting && (m.Signal == sigSuccess || m.Signal == sigAbortAck || m.Signal == sigFailed || m.Signal == sigRejected):
 		d.release(r, r.why, m.Sig)
@@ -380,7 +376,7 @@ func (d *decode) cancel(r *decodeReq, why string) {
 	d.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
 	switch r.state {
 	case waiting, running:
-		if p := r.leg.KVParams; p != nil && r.state == waiting {
+		if p := r.leg.KVParams; p != nil && r.state == waiting && d.w.cfg.Defect != defQueuedForgets {
 			d.tell(r, sigReadAbort)
 		}
 		d.finish(r, spec.OutcomeCancelled, status, "cancelled")
@@ -396,7 +392,7 @@ func (d *decode) cancel(r *decodeReq, why string) {
 // abort (push) asks prefill to stop and keeps the blocks until it says that it has.
 func (d *decode) abort(r *decodeReq, outcome spec.Outcome, why string, status int) {
 	d.halt(r, aborting, outcome, why, status)
-	r.deadline = time.Now().Add(d.w.cfg.Limits.AbortTimeout)
+	r.deadline = d.w.now().Add(d.w.cfg.Limits.AbortTimeout)
 	d.asked[r.leg.Handoff] = ask{r.peer, r.deadline}
 	d.tell(r, sigAbort)
 	if d.w.cfg.Defect == defFreeAtCancel {
@@ -471,13 +467,20 @@ func (d *decode) clocks(now time.Time) {
 		case r.state == aborting && now.After(r.deadline):
 			delete(d.asked, r.leg.Handoff)
 			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no " + sigAbortAck, After: int64(l.AbortTimeout)})
-			d.w.fence(&r.leg, "abort timeout")
+			if d.w.cfg.Defect != defTimeoutFrees {
+				d.w.fence(&r.leg, "abort timeout")
+			}
 			d.release(r, "timeout", "")
 			if d.w.cfg.Defect == defDoubleRelease {
 				d.released[r.leg.Handoff] = r
 			}
 		case r.state == granted && now.Sub(r.since) > l.HandoffTimeout:
 			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no STATUS", After: int64(l.HandoffTimeout)})
+			if d.w.cfg.Defect == defRejectByClock {
+				d.halt(r, aborting, spec.OutcomeError, "timeout", 504)
+				d.release(r, "timeout", "")
+				continue
+			}
 			d.abort(r, spec.OutcomeError, "timeout", 504)
 		case r.state == waiting && now.Sub(r.since) > l.HandoffTimeout:
 			d.giveUpWaiting(r)
@@ -535,7 +538,9 @@ func (d *decode) lose(peer, why string) {
 			if r.state == granted {
 				d.halt(r, aborting, spec.OutcomeError, "peer_lost", 503)
 			}
-			d.w.fence(&r.leg, "peer "+why)
+			if d.w.cfg.Defect != defSilentIsDead {
+				d.w.fence(&r.leg, "peer "+why)
+			}
 			d.release(r, "peer_lost", "")
 		case reading, halting:
 			if r.state == reading {
@@ -575,5 +580,5 @@ func (d *decode) sawPeer(id string) {
 	if d.peer != "" && d.peer != id {
 		d.lose(d.peer, "restarted")
 	}
-	d.peer, d.peerSeen = id, time.Now()
+	d.peer, d.peerSeen = id, d.w.now()
 }

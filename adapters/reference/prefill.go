@@ -3,7 +3,9 @@ package reference
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"conform/spec"
@@ -45,6 +47,7 @@ type prefillReq struct {
 	auxed  bool
 
 	stopped  bool // cancelled or failed: nothing further begins
+	forsaken bool // only the defect first-failure-frees sets it: nobody waits for the transfers
 	outcome  spec.Outcome
 	why      string // of the free
 	status   int
@@ -73,16 +76,12 @@ func (p *prefill) routes(mux *http.ServeMux) {
 
 func (p *prefill) load() load {
 	l := load{Requests: p.legs, Handoffs: len(p.reqs)}
-	for _, r := range p.reqs {
-		if r.flow != nil {
-			l.Transfers += r.flow.outstanding
-		}
-	}
+	l.Transfers = p.xfer.moving()
 	return l
 }
 
 func (p *prefill) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
-	r := &prefillReq{answer: make(chan legAnswer, 1), since: time.Now()}
+	r := &prefillReq{answer: make(chan legAnswer, 1), since: p.w.now()}
 	if err := readJSON(hr, &r.leg); err != nil || len(r.leg.Prompt) == 0 {
 		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected a leg with a prompt"})
 		return
@@ -99,7 +98,7 @@ func (p *prefill) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 }
 
 func (p *prefill) abort(req string) {
-	for _, r := range p.reqs {
+	for _, r := range slices.Clone(p.queue) {
 		if r.leg.Req == req {
 			p.cancel(r, "client")
 		}
@@ -115,6 +114,9 @@ func (p *prefill) arrive(r *prefillReq) {
 	}
 	p.legsSeen.add(r.leg.Handoff, sigFailed)
 	need, limit := int64(len(r.prompt)), p.w.cfg.Limits.PrefillTokens
+	if p.w.cfg.Defect == defAdmitContext {
+		limit = p.w.cfg.Limits.ContextTokens
+	}
 	handed := false
 	if int(need) > limit {
 		p.w.record(spec.Event{K: spec.KindReject, Req: r.leg.Req, Handoff: r.leg.Handoff, Need: &need, Unit: "token", Why: "capacity", Status: 400})
@@ -149,7 +151,7 @@ func (p *prefill) refuse(r *prefillReq) {
 // runs, and the tombstone keeps anything from beginning.
 func (p *prefill) sayEnded(m *Message) {
 	signal := p.tombs.get(m.Handoff)
-	if signal == sigRejected && p.w.cfg.Defect == defRejectLeaks {
+	if signal == sigRejected && silentReject(p.w.cfg.Defect) {
 		return
 	}
 	p.reply(m, signal)
@@ -167,7 +169,7 @@ func (p *prefill) message(m *Message) {
 		p.onAbort(m)
 	case sigHeartbeat:
 		if r := p.leased(m); r != nil {
-			r.leasedTo = time.Now().Add(p.w.cfg.Limits.Lease)
+			r.leasedTo = p.w.now().Add(p.w.cfg.Limits.Lease)
 		}
 	case sigReadDone:
 		p.onReadEnd(m, "done")
@@ -182,7 +184,7 @@ func (p *prefill) onMetadata(m *Message) {
 	case p.tombs.has(m.Handoff):
 		p.sayEnded(m)
 	case r == nil:
-		p.early[m.Handoff] = &earlyGrant{m, time.Now()}
+		p.early[m.Handoff] = &earlyGrant{m, p.w.now()}
 	case r.meta == nil:
 		r.meta = m
 	}
@@ -196,9 +198,11 @@ func (p *prefill) onAbort(m *Message) {
 		p.reply(m, sigAbortAck)
 		return
 	}
-	if p.w.cfg.Defect == defAckReceived {
+	switch {
+	case p.w.cfg.Defect == defAckReceived:
 		p.reply(m, sigAbortAck)
-	} else {
+	case p.w.cfg.Defect == defAckCleared && r.stopped:
+	default:
 		r.ackTo = m
 	}
 	p.cancel(r, "peer")
@@ -213,6 +217,9 @@ func (p *prefill) cancel(r *prefillReq, why string) {
 		p.halt(r, spec.OutcomeCancelled, "cancel", statusCancelled)
 		p.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
 		p.settle(r)
+		return
+	}
+	if p.w.cfg.Defect == defAbortIgnored {
 		return
 	}
 	p.w.record(spec.Event{K: spec.KindCancel, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: why})
@@ -234,13 +241,17 @@ func (p *prefill) halt(r *prefillReq, outcome spec.Outcome, why string, status i
 // settle ends a halted request once its last transfer has ended: only then does
 // it give its blocks back and say drained.
 func (p *prefill) settle(r *prefillReq) {
-	if !r.stopped || r.flow != nil && r.flow.outstanding > 0 {
+	if r.stopped && p.w.cfg.Defect == defSourceFreed {
+		p.w.free(p.kv, &r.leg, r.blocks, r.why, "")
+		r.blocks = nil
+	}
+	if !r.stopped || r.flow != nil && r.flow.outstanding > 0 && !r.forsaken {
 		return
 	}
 	switch {
 	case r.ackTo != nil:
 		p.reply(r.ackTo, sigAbortAck)
-	case r.meta != nil && p.w.cfg.Defect != defAckReceived:
+	case r.meta != nil && p.w.cfg.Defect != defAckReceived && p.w.cfg.Defect != defAckCleared:
 		p.reply(r.meta, sigFailed)
 	}
 	if p.w.cfg.Defect == defSlotReuse && r.meta != nil && len(r.kv) > 0 {
@@ -335,6 +346,7 @@ func (p *prefill) passed(r *prefillReq, err error) {
 	}
 	if err != nil {
 		p.halt(r, spec.OutcomeError, "peer_lost", 502)
+		r.forsaken = p.w.cfg.Defect == defFirstFailure
 	}
 	switch {
 	case r.stopped:
@@ -347,6 +359,9 @@ func (p *prefill) passed(r *prefillReq, err error) {
 		p.reply(r.meta, sigSuccess)
 		p.end(r, spec.OutcomeLength, 200)
 		p.release(r, "done", "")
+		if p.w.cfg.Defect == defDoneTwice {
+			p.release(r, "done", "")
+		}
 	}
 }
 
@@ -374,7 +389,7 @@ func (p *prefill) writeLate(r *prefillReq) {
 // lease (pull) exposes the computed blocks to decode, for a time.
 func (p *prefill) lease(r *prefillReq) {
 	h, req := r.leg.Handoff, r.leg.Req
-	r.leasedTo = time.Now().Add(p.w.cfg.Limits.Lease)
+	r.leasedTo = p.w.now().Add(p.w.cfg.Limits.Lease)
 	p.w.record(spec.Event{
 		K: spec.KindGrant, Handoff: h, Pool: p.kv.name, Blocks: spec.MakeBlocks(r.blocks...), To: r.leg.Decode, Mode: "r", Req: req,
 	})
@@ -409,14 +424,15 @@ func (p *prefill) onReadEnd(m *Message, why string) {
 // grants that no leg came for.
 func (p *prefill) expire(now time.Time) {
 	l := p.w.cfg.Limits
-	for h, g := range p.early {
+	for _, h := range slices.Sorted(maps.Keys(p.early)) {
+		g := p.early[h]
 		if now.Sub(g.at) > l.HandoffTimeout {
 			delete(p.early, h)
 			p.tombs.add(h, sigFailed)
 			p.reply(g.m, sigFailed)
 		}
 	}
-	for _, r := range p.reqs {
+	for _, r := range slices.Clone(p.queue) {
 		switch {
 		case !r.leasedTo.IsZero() && now.After(r.leasedTo):
 			p.leaseOver(r)

@@ -127,7 +127,7 @@ func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
 	defer endPrefill()
 	dctx, endDecode := context.WithCancel(ctx)
 	defer endDecode()
-	if ro.w.cfg.Defect == defRejectLeaks { // nobody tells decode: not even by closing its leg
+	if silentReject(ro.w.cfg.Defect) { // nobody tells decode: not even by closing its leg
 		dctx = context.WithoutCancel(ctx)
 	}
 	prefill := make(chan legAnswer, 1)
@@ -147,7 +147,7 @@ func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
 		defer close(decoded)
 		ro.relay(dctx, l, out)
 	}()
-	if ro.w.cfg.Defect == defRejectLeaks {
+	if silentReject(ro.w.cfg.Defect) {
 		select {
 		case <-decoded:
 			return

@@ -35,8 +35,8 @@ func (Adapter) Info() adapters.Info {
 // Limits are the defaults where cfg asks for nothing else.
 func (Adapter) Limits(cfg adapters.Config) adapters.Limits {
 	limits := defaultLimits(cfg.Limits)
-	if cfg.Defect == defRejectLeaks { // as engines have them: nobody lives to see the clock
-		limits.HandoffTimeout, limits.Lease = 300*time.Second, 300*time.Second
+	if d, _ := DefectByName(cfg.Defect); d.Clockless { // as engines have them: nobody lives to see one run out
+		limits.HandoffTimeout, limits.Lease, limits.AbortTimeout = 300*time.Second, 300*time.Second, 300*time.Second
 	}
 	return limits
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"conform/faults"
@@ -60,7 +61,13 @@ type transferThreads struct {
 	w    *worker
 	kv   *pool
 	jobs chan *transfer
+
+	running atomic.Int64 // transfers that a thread has in hand
 }
+
+// moving counts the transfers that will end by themselves: whether anybody has
+// counted on them is another question.
+func (t *transferThreads) moving() int { return len(t.jobs) + int(t.running.Load()) }
 
 func newTransferThreads(w *worker, kv *pool) *transferThreads {
 	t := &transferThreads{w: w, kv: kv, jobs: make(chan *transfer, 1024)}
@@ -94,15 +101,20 @@ func (t *transferThreads) run(thread string) {
 			if peers[x.nic] == nil {
 				peers[x.nic] = &nicPeer{addr: x.nic}
 			}
-			t.perform(thread, x, peers[x.nic])
+			if !t.perform(thread, x, peers[x.nic]) {
+				return
+			}
 		case <-t.w.ctx.Done():
 			return
 		}
 	}
 }
 
-func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) {
+// perform carries a transfer out, and reports whether its thread lives on.
+func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) bool {
 	w := t.w
+	t.running.Add(1)
+	defer t.running.Add(-1)
 	w.record(spec.Event{K: spec.KindObserve, Th: thread, Sig: x.post, Signal: sigXferPost, Handoff: x.flow.handoff, Req: x.flow.req})
 	accesses, began := t.begin(thread, x)
 	var err error
@@ -111,6 +123,9 @@ func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) {
 		for _, a := range accesses {
 			ok := err == nil
 			w.record(spec.Event{K: spec.KindEnd, Th: thread, Access: a, OK: &ok})
+		}
+		if err != nil && w.cfg.Defect == defCountLost {
+			return false
 		}
 	}
 	by := w.nextID("s")
@@ -124,6 +139,7 @@ func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) {
 		x.flow.outstanding--
 		x.done(err, by)
 	})
+	return true
 }
 
 // begin records the accesses of a transfer, unless its flow has been stopped:

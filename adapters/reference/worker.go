@@ -274,6 +274,9 @@ func (w *worker) call(ctx context.Context, f func()) error {
 	}
 }
 
+// now is the time of this worker's own clock, by which every deadline is set.
+func (w *worker) now() time.Time { return time.Now() }
+
 func (w *worker) record(e spec.Event) { w.rec.Record(e) }
 
 // publish makes sure that what was recorded so far is in the file: called before
