@@ -76,6 +76,7 @@ type Limits struct {
 	Heartbeat      time.Duration // pull: how often decode renews
 	PeerTimeout    time.Duration // how long a peer may be silent before it is held for lost
 	Step           time.Duration // what one step of the scheduler costs
+	Offload        int           // after how many new tokens decode copies a request's full blocks to the host; 0: never
 }
 
 // Exit says that a worker's process ended.

@@ -111,7 +111,7 @@ func Scenarios() []Scenario {
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
 		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(),
-		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), mixedLoad(),
+		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), offloadFinish(), mixedLoad(),
 	}
 }
 

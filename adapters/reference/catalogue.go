@@ -200,5 +200,21 @@ func requestDefects() []Defect {
 			Scenarios: []string{"cancel-while-queued"}, Mode: Pull, Clockless: true,
 			Issues: []string{"vllm#19223", "vllm#20139"},
 		},
+		{
+			Name: defOffloadEvicts, Title: "The prompt's blocks are freed once they have a copy on the host, though the request runs on",
+			Cause:     "The copier takes its own end for the end of every use; the request that still reads the blocks in each of its steps is a holder that it does not know.",
+			Harm:      "Another prompt's KV takes their place, and the answer goes on from it.",
+			Rules:     []spec.RuleID{spec.BLK3, spec.DAT2},
+			Scenarios: []string{"offload-finish"},
+			Issues:    []string{"sglang#24063", "sglang#24226"},
+		},
+		{
+			Name: defOffloadFinish, Title: "A request's end frees its blocks while they are still copied to the host",
+			Cause:     "The blocks have two holders, the request and the copy of them to the host, which goes on after the request's last step; its end ends only the first lifetime.",
+			Harm:      "The copy on the host holds another request's KV, and whoever continues the conversation from it gets that.",
+			Rules:     []spec.RuleID{spec.BLK2, spec.BLK3},
+			Scenarios: []string{"offload-finish"},
+			Issues:    []string{"sglang#24226"},
+		},
 	}
 }

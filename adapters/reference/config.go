@@ -47,6 +47,7 @@ func defaultLimits(l adapters.Limits) adapters.Limits {
 		Heartbeat:      cmp.Or(l.Heartbeat, 100*time.Millisecond),
 		PeerTimeout:    cmp.Or(l.PeerTimeout, time.Second),
 		Step:           cmp.Or(l.Step, 500*time.Microsecond),
+		Offload:        l.Offload,
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	running                     // accepted: tokens are generated
 	aborting                    // push: waits for the acknowledgement of an abort
 	halting                     // pull: waits for its own reads to end
+	leaving                     // has ended, and waits for the last copy to the host
 	ended
 )
 
@@ -28,6 +29,7 @@ type decode struct {
 	w               *worker
 	kv, slots, aux  *pool
 	xfer            *transferThreads
+	copier          *copier               // nil: nothing is offloaded
 	reqs            map[string]*decodeReq // by handoff
 	queue           []*decodeReq          // in order of arrival
 	released        map[string]*decodeReq // only the defect double-release keeps any
@@ -60,6 +62,9 @@ type decodeReq struct {
 	length                int // tokens whose KV is in the blocks
 	tokens                []int32
 	flow                  *flow
+	offloaded             int // blocks that were handed to the copier
+	copies                int // that have not ended
+	evicted               int // blocks that are gone: only the defect offload-evicts-running has any
 
 	outcome  spec.Outcome // once it has been halted
 	why      string
@@ -76,6 +81,9 @@ func newDecode(w *worker) *decode {
 		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, asked: map[string]ask{}, legsSeen: newTombstones(tombstoneCap),
 	}
 	d.xfer = newTransferThreads(w, d.kv)
+	if l.Offload > 0 {
+		d.copier = newCopier(w, d.kv)
+	}
 	w.capacity(l.DecodeTokens, "prompt and output, what the pool holds for one request")
 	w.spawn(d.watchPeer)
 	return d
@@ -357,6 +365,7 @@ func (d *decode) generate(r *decodeReq) {
 	var content []byte
 	d.w.within(d.kv, "r", used, r.leg.Req, func() { content = d.kv.readBlocks(used, r.length*tokenBytes) })
 	r.tokens = append(r.tokens, nextToken(content))
+	d.offload(r)
 	d.emit(r)
 }
 
@@ -437,9 +446,15 @@ func (d *decode) outcome(r *decodeReq, outcome spec.Outcome, status int) {
 	d.w.record(spec.Event{K: spec.KindFinish, Req: r.leg.Req, Handoff: r.leg.Handoff, Result: outcome, Status: int64(status)})
 }
 
-// release gives everything back and forgets the request.
+// release gives everything back and forgets the request, once no copy of its blocks to
+// the host runs.
 func (d *decode) release(r *decodeReq, why, by string) {
 	d.outcome(r, r.outcome, r.status)
+	if r.copies > 0 && d.w.cfg.Defect != defOffloadFinish {
+		r.state, r.why = leaving, why
+		d.queue = remove(d.queue, r)
+		return
+	}
 	d.giveBack(r, why, by)
 	r.state = ended
 	delete(d.reqs, r.leg.Handoff)
@@ -447,7 +462,7 @@ func (d *decode) release(r *decodeReq, why, by string) {
 }
 
 func (d *decode) giveBack(r *decodeReq, why, by string) {
-	d.w.free(d.kv, &r.leg, r.blocks, why, by)
+	d.w.free(d.kv, &r.leg, r.blocks[r.evicted:], why, by)
 	d.w.free(d.slots, &r.leg, r.slot, why, by)
 	d.w.free(d.aux, &r.leg, r.auxSlot, why, by)
 }

@@ -47,6 +47,8 @@ const (
 	defReadForgotten = "completion-lost-after-abort"
 	defAbortIgnored  = "abort-after-finish-ignored"
 	defQueuedForgets = "queued-cancel-forgets-peer"
+	defOffloadEvicts = "offload-evicts-running"
+	defOffloadFinish = "finish-ignores-offload"
 )
 
 // DefectByName finds a defect in the registry.

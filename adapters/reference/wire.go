@@ -23,6 +23,8 @@ const (
 	sigReadAbort  = "READ_ABORT"      // decode → prefill: drained, I won't read any more
 	sigXferPost   = "XFER_POST"       // in-process: scheduler → transfer thread
 	sigXferDone   = "XFER_DONE"       // in-process: transfer thread → scheduler: completed
+	sigCopyPost   = "COPY_POST"       // in-process: decode's scheduler → its copier
+	sigCopyDone   = "COPY_DONE"       // in-process: copier → scheduler: completed
 	wireMagic     = "CONFORM/1"
 	wireFrames    = 3
 	wireMaxBytes  = 1 << 20
@@ -32,7 +34,7 @@ const (
 // claims is the documented predicate of each kind of signal.
 func claims(signal string) spec.Predicate {
 	switch signal {
-	case sigSuccess, sigReadDone, sigXferDone:
+	case sigSuccess, sigReadDone, sigXferDone, sigCopyDone:
 		return spec.ClaimsCompleted
 	case sigAbortAck, sigFailed, sigRejected, sigReadAbort:
 		return spec.ClaimsDrained
