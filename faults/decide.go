@@ -81,7 +81,7 @@ type Decision struct {
 	rule    *ruleState // that acts on the message, nil if none does
 	delay   time.Duration
 	hold    *hold        // of the message, or of its copy
-	process []*ruleState // that act besides
+	process []*ruleState // that act besides: on processes, the network, a client
 	cut     *partition   // that keeps the message from passing
 }
 
@@ -114,10 +114,9 @@ func (e *Engine) Decide(p Point) *Decision {
 			continue
 		}
 		fires, length := r.draw()
-		process := r.Do == DoPause || r.Do == DoKill || r.Do == DoRestart || r.Do == DoPartition
 		switch {
 		case !fires || r.Count > 0 && r.fired >= r.Count:
-		case process:
+		case r.besides:
 			r.fired++
 			d.process = append(d.process, r)
 		case d.rule == nil && d.cut == nil:

@@ -48,6 +48,9 @@ type EngineOptions struct {
 	Record func(spec.Event)
 	// Processes is needed by a plan with pause, kill or restart.
 	Processes Processes
+	// GiveUp is needed by a plan with abort or leave: the client of a request asks
+	// to stop it (at a stage, if at is not ""), or leaves. It must not wait.
+	GiveUp func(req string, leave bool, at string)
 	// Clock is the wall's by default.
 	Clock Clock
 }
@@ -68,6 +71,10 @@ type Count struct {
 // carry them out.
 var ErrNoProcesses = errors.New("faults: the plan has process faults, but nothing here can carry them out")
 
+// ErrNoClients is returned for a plan with abort or leave when there is no client
+// here to do that.
+var ErrNoClients = errors.New("faults: the plan lets clients give requests up, but there are no clients here")
+
 // Engine decides, by one plan and one seed, what happens to what passes by.
 //
 // Decisions depend on the plan, the seed and the order in which points come,
@@ -78,6 +85,7 @@ type Engine struct {
 	plan   *Plan
 	record func(spec.Event)
 	procs  Processes
+	giveUp func(req string, leave bool, at string)
 	clock  Clock
 
 	ctx    context.Context
@@ -101,18 +109,19 @@ type Engine struct {
 // ruleState is a rule with what has happened to it.
 type ruleState struct {
 	*Rule
-	random *rand.Rand
-	after  *armed // nil without `after`
-	seen   int
-	fired  int
-	failed int
+	besides bool // it acts beside what passes, not on it
+	random  *rand.Rand
+	after   *armed // nil without `after`
+	seen    int
+	fired   int
+	failed  int
 }
 
 // NewEngine starts an engine. It must be closed.
 func NewEngine(plan *Plan, seed uint64, opt EngineOptions) (*Engine, error) {
 	e := &Engine{
 		plan:   plan,
-		record: opt.Record, procs: opt.Processes, clock: opt.Clock,
+		record: opt.Record, procs: opt.Processes, giveUp: opt.GiveUp, clock: opt.Clock,
 		kinds: map[string]bool{}, events: map[spec.Kind]bool{}, match: newMatcher(), off: map[string]bool{},
 		holds: map[*hold]struct{}{}, paused: map[string]int{}, flights: map[*flight]struct{}{},
 	}
@@ -127,7 +136,11 @@ func NewEngine(plan *Plan, seed uint64, opt EngineOptions) (*Engine, error) {
 		if e.procs == nil && (r.Do == DoPause || r.Do == DoKill || r.Do == DoRestart) {
 			return nil, fmt.Errorf("%w: rule %q does %s", ErrNoProcesses, r.Name, r.Do)
 		}
-		state := &ruleState{Rule: r, random: rand.New(rand.NewPCG(seed, streamOf(r.Name)))}
+		if e.giveUp == nil && (r.Do == DoAbort || r.Do == DoLeave) {
+			return nil, fmt.Errorf("%w: rule %q does %s", ErrNoClients, r.Name, r.Do)
+		}
+		f, _ := faultByName(r.Do)
+		state := &ruleState{Rule: r, besides: f.process, random: rand.New(rand.NewPCG(seed, streamOf(r.Name)))}
 		if r.After != nil {
 			state.after = newArmed(r.After)
 		}
@@ -219,6 +232,19 @@ func (e *Engine) Counts() []Count {
 		counts = append(counts, Count{r.Name, r.Do, r.fired, r.seen, r.failed})
 	}
 	return counts
+}
+
+// Spent reports whether the plan has nothing left to do: each rule has acted, as
+// often as it may where that is bounded, and nothing is held.
+func (e *Engine) Spent() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.rules {
+		if r.fired < max(r.Count, 1) {
+			return false
+		}
+	}
+	return len(e.holds) == 0
 }
 
 // Close releases every hold, lets paused workers go on, heals partitions, and

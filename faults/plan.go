@@ -41,7 +41,7 @@ type Rule struct {
 	Limit        time.Duration // hold, duplicate with Until, reorder: released then in any case
 	Copies       int           // duplicate
 	Ordered      bool          // what comes later on the connection waits too
-	Worker       string        // pause, kill, restart: whose processes
+	Worker       string        // pause, kill, restart: whose processes; abort: the stage that is asked
 	RestartAfter time.Duration // kill: started again after this, if WillRestart; restart: waits so long first
 	WillRestart  bool
 	Between      [2]string // partition

@@ -24,6 +24,9 @@ func (e *Engine) act(r *ruleState, p Point) {
 		e.divide(r, p)
 	case DoPause:
 		e.pauseWorker(r, p)
+	case DoAbort, DoLeave:
+		e.fault(r, r.Do, p, 0)
+		e.giveUp(p.Req, r.Do == DoLeave, r.Worker)
 	case DoKill:
 		if !e.do(e.ctx, r, DoKill, p, 0) || !r.WillRestart {
 			return

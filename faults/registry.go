@@ -12,6 +12,8 @@ const (
 	DoKill      = "kill"
 	DoRestart   = "restart"
 	DoPartition = "partition"
+	DoAbort     = "abort"
+	DoLeave     = "leave"
 )
 
 // What follows on a fault and is recorded as an event too, under the same rule.
@@ -35,7 +37,7 @@ type Fault struct {
 	Legal string
 
 	kinds    []string // what `when` may be about
-	process  bool     // acts on a worker's processes, or on the network between two
+	process  bool     // acts beside what passes: on a worker's processes, the network between two, a client
 	required []string // fields of a rule
 	optional []string
 }
@@ -94,6 +96,16 @@ func Registry() []Fault {
 			Name: DoPartition, Summary: "nothing passes between two for a time; then their connections break", Where: "proxy, failpoint",
 			Legal: "always",
 			kinds: anything, process: true, required: []string{"between", "for"},
+		},
+		{
+			Name: DoAbort, Summary: "the client of the request asks to stop it, through its own API or at one stage", Where: "client",
+			Legal: "always",
+			kinds: anything, process: true, optional: []string{"worker"},
+		},
+		{
+			Name: DoLeave, Summary: "the client of the request closes its connections", Where: "client",
+			Legal: "always",
+			kinds: anything, process: true,
 		},
 	}
 }

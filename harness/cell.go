@@ -93,7 +93,7 @@ func (l *lab) open() error {
 	if plan == nil { // the proxies stand in the way of every run, so that each is recorded alike
 		plan = &faults.Plan{Name: "none"}
 	}
-	if l.engine, err = faults.NewEngine(plan, l.c.seed, faults.EngineOptions{Record: l.injected, Processes: l}); err != nil {
+	if l.engine, err = faults.NewEngine(plan, l.c.seed, faults.EngineOptions{Record: l.injected, Processes: l, GiveUp: l.giveUp}); err != nil {
 		return err
 	}
 	var opt failpoint.Options
@@ -154,6 +154,23 @@ func (l *lab) injected(e spec.Event) {
 	l.engine.Observe(&e)
 }
 
+// giveUp lets the client of a request give it up, as the plan says.
+func (l *lab) giveUp(req string, leaves bool, at string) {
+	l.mu.Lock()
+	load := l.load
+	l.mu.Unlock()
+	switch {
+	case load == nil:
+	case leaves:
+		load.giveUp(req, ask{how: leave})
+	default:
+		load.giveUp(req, ask{how: abort, at: spec.Role(at)})
+	}
+}
+
+// enough reports whether a workload that goes on for its plan may end.
+func (l *lab) enough() bool { return l.c.shape.workload.least > 0 && l.engine.Spent() }
+
 // followsUp are the words for what comes after a fault, such as the end of a hold.
 var followsUp = map[string]bool{
 	faults.DoRelease: true, faults.DoReleaseLimit: true, faults.DoReleaseEnd: true, faults.DoResume: true, faults.DoHeal: true, faults.DoCut: true,
@@ -183,7 +200,7 @@ func (l *lab) drive(ctx context.Context) {
 	if l.c.shape.play != nil {
 		l.perform(ctx, workCtx, parts)
 	} else {
-		load.run(workCtx, l.reqs)
+		load.run(workCtx, l.reqs, l.enough)
 		if workCtx.Err() != nil && ctx.Err() == nil {
 			l.fault(fmt.Errorf("%w to serve the workload within %v", errStack, l.pace.Work))
 		}

@@ -106,8 +106,9 @@ func (w workload) draw(seed uint64, limits adapters.Limits, pace adapters.Pace) 
 // that match an id by its beginning.
 func requestID(n int) string { return fmt.Sprintf("r-%04d", n) }
 
-// run sends all requests and returns when each has been answered or given up.
-func (c *clients) run(ctx context.Context, reqs []request) {
+// run sends all requests, or as many as it takes until enough says that they are,
+// and returns when each has been answered or given up.
+func (c *clients) run(ctx context.Context, reqs []request, enough func() bool) {
 	queue := make(chan request)
 	var wg sync.WaitGroup
 	for i := range c.w.clients {
@@ -119,7 +120,10 @@ func (c *clients) run(ctx context.Context, reqs []request) {
 			}
 		}()
 	}
-	for _, q := range reqs {
+	for i, q := range reqs {
+		if i >= c.w.least && enough() {
+			break
+		}
 		select {
 		case queue <- q:
 		case <-ctx.Done():
@@ -132,11 +136,19 @@ func (c *clients) run(ctx context.Context, reqs []request) {
 // hit lets the client of a request give it up, because a fault of the plan hit it.
 func (c *clients) hit(rule, req string) {
 	g := c.w.onFault[rule]
+	if g != 0 {
+		c.giveUp(req, ask{how: g})
+	}
+}
+
+// giveUp lets the client of a request give it up, because a rule of the plan says so.
+// A request that has ended, or that is asked for already, is left as it is.
+func (c *clients) giveUp(req string, a ask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ch := c.giveUps[req]; g != 0 && ch != nil {
+	if ch := c.giveUps[req]; ch != nil {
 		select {
-		case ch <- ask{how: g}:
+		case ch <- a:
 		default:
 		}
 	}

@@ -245,8 +245,9 @@ func (cfg *Config) scenarios(info adapters.Info) ([]Scenario, error) {
 		}
 		return got, nil
 	}
+	known := slices.Concat(cfg.kit.scenarios, cfg.kit.byPlan)
 	var ids []string
-	for _, s := range cfg.kit.scenarios {
+	for _, s := range known {
 		ids = append(ids, s.ID)
 	}
 	for _, id := range cfg.Scenarios {
@@ -257,7 +258,10 @@ func (cfg *Config) scenarios(info adapters.Info) ([]Scenario, error) {
 				Expected: "the id of a scenario", Try: "run 'conform list scenarios'",
 			}
 		}
-		s := cfg.kit.scenarios[i]
+		s := known[i]
+		if i >= len(cfg.kit.scenarios) && cfg.Plan == "" {
+			return nil, &UsageError{What: "scenario " + id + " has no fault plan of its own", Where: "--plan", Expected: "a plan, such as one of conform hunt"}
+		}
 		if len(s.Modes(info)) == 0 {
 			return nil, &UsageError{
 				What: fmt.Sprintf("scenario %s does not apply to adapter %s", id, info.Name), Where: "--scenario",

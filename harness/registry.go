@@ -15,6 +15,7 @@ import (
 type kit struct {
 	adapters  []adapters.Adapter
 	scenarios []Scenario
+	byPlan    []Scenario // that run only where they are asked for, with a plan
 	engines   func() (shelf, error)
 }
 
@@ -59,6 +60,7 @@ func builtin() *kit {
 	return &kit{
 		adapters:  []adapters.Adapter{reference.Adapter{}, sglang.New(), vllm.New()},
 		scenarios: Scenarios(),
+		byPlan:    byPlan(),
 		engines:   openStore,
 	}
 }

@@ -115,9 +115,9 @@ func Scenarios() []Scenario {
 	}
 }
 
-// ScenarioByID finds a built-in scenario.
+// ScenarioByID finds a built-in scenario, also one that needs a plan.
 func ScenarioByID(id string) (Scenario, bool) {
-	for _, s := range Scenarios() {
+	for _, s := range append(Scenarios(), byPlan()...) {
 		if s.ID == id {
 			return s, true
 		}
@@ -131,6 +131,7 @@ func ScenarioByID(id string) (Scenario, bool) {
 type workload struct {
 	clients  int
 	requests int
+	least    int // ends after so many once the plan has nothing left to do; 0: all are sent
 	prompt   [2]int
 	output   [2]int
 	pause    [2]time.Duration // between two requests of a client
