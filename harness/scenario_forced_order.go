@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"slices"
 	"time"
 
 	"conform/adapters"
@@ -33,3 +34,25 @@ func forcedOrder() Scenario {
 
 // byPlan are the scenarios that need a plan: they run where they are asked for by id.
 func byPlan() []Scenario { return []Scenario{forcedOrder()} }
+
+// ForcedLimits are the effective limits of the stack that cfg asks for while a plan
+// forces an order on it. An adapter that can't be is a *[UsageError].
+func ForcedLimits(cfg Config) (adapters.Limits, error) {
+	if cfg.kit == nil {
+		cfg.kit = builtin()
+	}
+	if err := cfg.chooseAdapter(); err != nil {
+		return adapters.Limits{}, err
+	}
+	i := slices.IndexFunc(cfg.kit.byPlan, func(s Scenario) bool { return s.ID == ForcedOrder })
+	sh, ok := cfg.kit.byPlan[max(i, 0)].shapes[cfg.Adapter]
+	if !ok {
+		return adapters.Limits{}, &UsageError{
+			What: "no load is known that forces an order on adapter " + cfg.Adapter, Where: "--adapter",
+			Expected: "one that scenario " + ForcedOrder + " applies to", Try: "run 'conform list adapters'",
+		}
+	}
+	a := cfg.common("")
+	a.Limits = sh.limits
+	return cfg.adapter.Limits(a), nil
+}

@@ -67,15 +67,7 @@ func (c *court) wasTouched(touches []touch, to string, handoff, owner int32) boo
 // handoff, leads to the free.
 func (c *court) quietBefore(free, grant, handoff, req, owner int32) bool {
 	emits := c.concerning(handoff, req)
-	to := c.h.ev[grant].To
-	var from []int32
-	for _, e := range emits {
-		w := c.h.workerOf(e)
-		if quiets(&c.h.ev[e]) && (to == "*" && w != owner || c.h.workers[w] == to) {
-			from = append(from, e)
-		}
-	}
-	from = append(from, c.h.fences[fenceKey{owner, handoff}]...)
+	from := append(c.quieting(emits, c.h.ev[grant].To, owner), c.h.fences[fenceKey{owner, handoff}]...)
 	return c.spread(from, emits, quiets).has(c.h, free)
 }
 
