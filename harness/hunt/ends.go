@@ -19,6 +19,8 @@ type End struct {
 
 	// remote is set where it makes sense for accesses to another worker alone.
 	remote bool
+	// chunks is set where it takes a transfer of several chunks, which are those of kv.
+	chunks bool
 	rules  func(t target) []string
 }
 
@@ -36,7 +38,11 @@ func Ends() []End {
 	return []End{
 		{
 			Name: "abort", Says: "its client asks to stop the request", Whys: []string{"cancel", "timeout"},
-			rules: func(t target) []string { return []string{t.hold(400 * time.Millisecond), t.act("abort", "")} },
+			rules: func(t target) []string { return []string{t.hold(t.limits.AbortTimeout * 3 / 4), t.act("abort", "")} },
+		},
+		{
+			Name: "abort-overdue", Says: "its client asks to stop the request, and it outlasts the clock that waits for the end", Whys: []string{"timeout", "cancel"},
+			rules: func(t target) []string { return []string{t.hold(5 * t.limits.AbortTimeout), t.act("abort", "")} },
 		},
 		{
 			Name: "unrenewed", Says: "what its accessor says comes late, and a clock ends the lease", Whys: []string{"timeout"}, remote: true,
@@ -70,7 +76,7 @@ func Ends() []End {
 			},
 		},
 		{
-			Name: "sibling-fails", Says: "another chunk of its transfer fails", Whys: []string{"cancel", "done", "timeout"},
+			Name: "sibling-fails", Says: "another chunk of its transfer fails", Whys: []string{"cancel", "done", "timeout"}, chunks: true,
 			rules: func(t target) []string {
 				return []string{t.holdOf("n: 1, ", 400*time.Millisecond), t.rule("fail-the-next", t.accessWhen("n: 2, ", "after: {event: fault, same: handoff}"), "fail", "")}
 			},
@@ -121,7 +127,7 @@ func endByName(name string) End {
 	return all[slices.IndexFunc(all, func(e End) bool { return e.Name == name })]
 }
 
-func (e End) applies(c Class) bool { return !e.remote || !c.Own }
+func (e End) applies(c Class) bool { return (!e.remote || !c.Own) && (!e.chunks || c.Pool == "kv") }
 
 // seen joins what a class met by the reason of the free.
 func (e End) seen(by map[string]*Seen) Seen {
