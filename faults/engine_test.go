@@ -514,6 +514,45 @@ func TestProcessFaultsNeedProcesses(t *testing.T) {
 	require.ErrorContains(t, err, `rule "a" does kill`)
 }
 
+// A client gives its request up while the transfer is held, once unless the plan says
+// otherwise, and the plan is spent when both rules have acted and nothing is held.
+func TestClientsGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		rec := &recorder{}
+		e, err := NewEngine(plan(t, `
+rules:
+  - {name: hold, when: {access: w, count: 1}, do: hold, until: {event: alloc, same: block}}
+  - {name: stop, when: {access: w}, do: abort, worker: decode}
+  - {name: go, when: {signal: S}, do: leave}`), 1, EngineOptions{
+			Record: rec.record,
+			GiveUp: func(req string, leave bool, at string) { asked = append(asked, fmt.Sprint(req, leave, at)) },
+		})
+		require.NoError(t, err)
+		defer e.Close()
+		held := write("h", 3)
+		held.Req = "r-1"
+		go e.Pass(t.Context(), held)
+		synctest.Wait()
+		require.Equal(t, []string{"r-1falsedecode"}, asked)
+		e.Pass(t.Context(), Point{Kind: KindSignal, Name: "S", Req: "r-2"})
+		require.Equal(t, []string{"r-1falsedecode", "r-2true"}, asked)
+		e.Pass(t.Context(), held)
+		require.Len(t, asked, 2, "once")
+		require.False(t, e.Spent(), "the transfer is held")
+		e.Observe(&spec.Event{K: spec.KindAlloc, Src: "decode", Pool: "kv", Blocks: spec.MakeBlocks(3)})
+		synctest.Wait()
+		require.True(t, e.Spent())
+		require.Contains(t, rec.dos(), "stop abort")
+	})
+}
+
+func TestGivingUpNeedsClients(t *testing.T) {
+	_, err := NewEngine(plan(t, "rules: [{name: a, when: {signal: S}, do: leave}]"), 1, EngineOptions{})
+	require.ErrorIs(t, err, ErrNoClients)
+	require.ErrorContains(t, err, `rule "a" does leave`)
+}
+
 func TestPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, `

@@ -121,7 +121,7 @@ func TestPlanErrors(t *testing.T) {
 		head + "{name: a, when: {signal: S}}":    "2:5: found a rule without `do`, expected `do`",
 		head + "{name: 7, when: {signal: S}, do: drop}":                                  `2:12: found 7, expected a name`,
 		head + "{name: a, when: S, do: drop}":                                            `2:21: found "S", expected when`,
-		head + "{name: a, when: {signal: S}, do: explode}":                               `2:38: found "explode", expected one of delay, hold, drop, duplicate, reorder, fail, pause, kill, restart, partition`,
+		head + "{name: a, when: {signal: S}, do: explode}":                               `2:38: found "explode", expected one of delay, hold, drop, duplicate, reorder, fail, pause, kill, restart, partition, abort, leave`,
 		head + "{name: a, when: {signal: S, colour: red}, do: drop}":                     `2:33: found field "colour", expected a field of when: access, after, count, event, every, from, handoff, http, mode, n, nth, pool, probability, req, sig, signal, target, to, why, worker`,
 		head + "{name: a, when: {}, do: drop}":                                           `2:21: found a condition about 0 things, expected exactly one of signal, access, http, event`,
 		head + "{name: a, when: {signal: S, access: w}, do: drop}":                       `2:21: found a condition about 2 things, expected exactly one of signal, access, http, event`,
@@ -195,7 +195,7 @@ func TestRegistry(t *testing.T) {
 		require.False(t, names[f.Name])
 		names[f.Name] = true
 	}
-	require.Len(t, names, 10)
+	require.Len(t, names, 12)
 }
 
 func TestLegal(t *testing.T) {
@@ -208,6 +208,7 @@ func TestLegal(t *testing.T) {
 		"when: {signal: S}, do: duplicate":                                   false,
 		"when: {signal: S}, do: reorder":                                     false,
 		"when: {signal: S}, do: kill, worker: w":                             true,
+		"when: {signal: S}, do: abort":                                       true,
 		"when: {signal: S}, do: partition, between: [prefill, x], for: 10ms": true,
 	} {
 		p := plan(t, "rules: [{name: a, "+text+"}]")

@@ -54,6 +54,7 @@ The exit status is 1 if a prediction was confirmed, 0 if each was refuted, 2 els
 	fl.StringArrayVar(&run.EngineArgs, "engine-arg", nil, "argument for the engine; repeatable")
 	fl.StringVar(&f.cfg.Clean, "scenario", "baseline", "id of the scenario of the clean run")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the clean run, and the first of the forced ones")
+	fl.StringSliceVar(&f.cfg.Ends, "end", nil, "only this way of ending a lease, such as abort or silence; repeatable (default: all, see docs/hunt.md)")
 	fl.DurationVar(&f.cfg.Budget, "budget", 5*time.Minute, "time for the whole hunt; what was not tried by then was not forced")
 	fl.BoolVar(&f.cfg.First, "first", false, "end with the first prediction that is confirmed up to a wrong answer")
 	fl.IntVar(&f.cfg.Jobs, "jobs", 0, "how many predictions are forced at once (default: 2; 1 for an engine)")

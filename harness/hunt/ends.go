@@ -76,7 +76,7 @@ func Ends() []End {
 			},
 		},
 		{
-			Name: "sibling-fails", Says: "another chunk of its transfer fails", Whys: []string{"cancel", "done", "timeout"}, chunks: true,
+			Name: "sibling-fails", Says: "another chunk of its transfer fails", Whys: []string{"cancel", "timeout"}, chunks: true,
 			rules: func(t target) []string {
 				return []string{t.holdOf("n: 1, ", 400*time.Millisecond), t.rule("fail-the-next", t.accessWhen("n: 2, ", "after: {event: fault, same: handoff}"), "fail", "")}
 			},
@@ -120,6 +120,14 @@ func Ends() []End {
 			rules: func(t target) []string { return []string{t.hold(300 * time.Millisecond)} },
 		},
 	}
+}
+
+func endNames() string {
+	var names []string
+	for _, e := range Ends() {
+		names = append(names, e.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func endByName(name string) End {
@@ -200,8 +208,11 @@ func (t target) rule(name, when, do, more string) string {
 	return "  - name: " + name + "\n    when: " + when + "\n    do: " + do + "\n" + more
 }
 
+// longest bounds what a plan waits for: a clock that runs for longer is not outwaited.
+const longest = 4 * time.Second
+
 // ms writes a time as plans have it.
-func ms(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+func ms(d time.Duration) string { return fmt.Sprintf("%dms", min(d, longest).Milliseconds()) }
 
 // plan is the text of a fault plan, with a comment that says what it is for.
 func (e End) plan(t target) string {

@@ -37,7 +37,7 @@ func (h *hunter) answer(ctx context.Context, i int, all []Prediction) Hunted {
 	t := target{class: got.Class, through: got.through, limits: h.limits}
 	name := fmt.Sprintf("%03d-%s-%s", i+1, got.Mode, got.End)
 	for k, a := range h.attempts() {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || got.unasked {
 			break
 		}
 		t.until, t.times = a.until, a.times
@@ -86,7 +86,7 @@ func better(a, b *Hunted) bool {
 	if a.Answer == Confirmed && b.Answer == Confirmed {
 		return a.Harm.Rank() > b.Harm.Rank()
 	}
-	return rank[a.Answer] > rank[b.Answer] || a.Answer == NotForced && b.Answer == NotForced
+	return rank[a.Answer] > rank[b.Answer] || a.Answer == NotForced && b.Answer == NotForced && len(a.Rules) >= len(b.Rules)
 }
 
 func writePlan(path, text string) error {
@@ -137,9 +137,13 @@ func (h *hunter) read(ctx context.Context, shown *Hunted, end End, class Class, 
 		shown.Why = "the forced run failed: " + s.Why
 		return
 	}
-	if harm, rules, first := harmOf(s.Rules); len(rules) > 0 {
-		shown.Answer, shown.Harm, shown.Rules = Confirmed, harm, rules
-		shown.Why = first
+	if harm, rules, first, about := harmOf(class, s.Rules); len(rules) > 0 {
+		shown.Rules, shown.Why = rules, first
+		if about {
+			shown.Answer, shown.Harm = Confirmed, harm
+		} else {
+			shown.Why = "the forced run fails, but not about these blocks: " + first
+		}
 		return
 	}
 	var idle []string
@@ -153,6 +157,7 @@ func (h *hunter) read(ctx context.Context, shown *Hunted, end End, class Class, 
 	case err != nil:
 		shown.Why = err.Error()
 	case slices.Contains(idle, holdRule):
+		shown.unasked = true
 		shown.Why = fmt.Sprintf("the rule %s never fired: no such access asked before it was carried out, so the stack has no failpoint there", holdRule)
 	case len(idle) > 0:
 		shown.Why = "rules of the plan never fired: " + strings.Join(idle, ", ")
@@ -165,23 +170,32 @@ func (h *hunter) read(ctx context.Context, shown *Hunted, end End, class Class, 
 var harmful = []spec.RuleID{spec.BLK1, spec.BLK2, spec.BLK3, spec.BLK4, spec.DAT1, spec.DAT2}
 
 // harmOf says how far the harm of a failed run goes, which rules fail, and the first
-// finding about a block in words. A run in which only other rules fail shows no bad order.
-func harmOf(results []check.RuleResult) (harm spec.Harm, rules []spec.RuleID, text string) {
+// finding in words, one about the class's blocks before others; about says whether there
+// is one, or none that names a block. A run in which only other rules fail shows no bad
+// order.
+func harmOf(class Class, results []check.RuleResult) (harm spec.Harm, rules []spec.RuleID, text string, about bool) {
+	others := false
 	for _, r := range results {
 		if r.Verdict != spec.Fail || !slices.Contains(harmful, r.ID) || len(r.Findings) == 0 {
 			continue
 		}
 		rules = append(rules, r.ID)
 		for _, f := range r.Findings {
+			if f.Verdict != spec.Fail {
+				continue
+			}
 			if f.Harm.Rank() > harm.Rank() {
 				harm = f.Harm
 			}
-			if text == "" && f.Verdict == spec.Fail {
+			its := f.Block != nil && f.Block.Pool == class.Pool && strings.HasPrefix(f.Block.Worker, string(class.Owner))
+			others = others || f.Block != nil && !its
+			if text == "" || its && !about {
 				text = f.Text
 			}
+			about = about || its
 		}
 	}
-	return harm, rules, text
+	return harm, rules, text, about || !others
 }
 
 // order says what ordered the accesses that the plan hit before the end of their leases.

@@ -29,6 +29,8 @@ type Config struct {
 	// it; nil for all that it leaves open.
 	Trace string
 	About *check.Finding
+	// Ends are names of [Ends]: only these ways are tried; empty for all.
+	Ends []string
 	// Budget bounds the hunt; what was not tried by then was not forced. 0: 5 minutes.
 	Budget time.Duration
 	// First ends the hunt with the first prediction that is confirmed up to a wrong
@@ -90,6 +92,11 @@ func open(cfg Config) (*hunter, error) {
 	h := &hunter{cfg: cfg, run: cfg.run, start: time.Now()}
 	if h.run == nil {
 		h.run = harness.Run
+	}
+	for _, name := range cfg.Ends {
+		if !slices.ContainsFunc(Ends(), func(e End) bool { return e.Name == name }) {
+			return nil, &harness.UsageError{What: fmt.Sprintf("unknown end %q", name), Where: "--end", Expected: "one of " + endNames()}
+		}
 	}
 	if err := h.adopt(); err != nil {
 		return nil, err
@@ -211,6 +218,9 @@ func (h *hunter) predictFrom(ctx context.Context, mode, dir string) ([]Predictio
 	}
 	h.res.Notes = append(h.res.Notes, judged.Result.Notes...)
 	all := predict(mode, meetings, h.cfg.About)
+	if len(h.cfg.Ends) > 0 {
+		all = slices.DeleteFunc(all, func(p Prediction) bool { return !slices.Contains(h.cfg.Ends, p.End) })
+	}
 	if len(all) == 0 {
 		h.note("nothing to predict in mode %s: %s shows no access under a handoff that met the end of its lease", mode, dir)
 	}

@@ -27,7 +27,7 @@ type Hunted struct {
 	// Why says in words how the answer was come to.
 	Why string `json:"why"`
 	// Harm is how far the harm could be driven, and Rules are those that fail, where it
-	// was confirmed.
+	// was confirmed; Rules also where a forced run failed about something else.
 	Harm  spec.Harm     `json:"harm,omitempty"`
 	Rules []spec.RuleID `json:"rules,omitempty"`
 	// Ordered counts what ordered the held accesses before the end of their leases.
@@ -41,6 +41,8 @@ type Hunted struct {
 	Attempts int      `json:"attempts"`
 	// Seconds is from the start of the hunt until this answer.
 	Seconds float64 `json:"seconds"`
+
+	unasked bool // no access of the class asked before it was carried out: no plan can hold one
 }
 
 // Clean is a run that predictions were made from.
@@ -76,6 +78,9 @@ func (r *Result) conclude(since time.Time) {
 			r.Verdict = spec.Worst(r.Verdict, spec.Fail)
 		case NotForced:
 			r.Verdict = spec.Worst(r.Verdict, spec.Unproven)
+			if len(r.Hunted[i].Rules) > 0 { // it failed, if not as predicted
+				r.Verdict = spec.Worst(r.Verdict, spec.Fail)
+			}
 		}
 	}
 	if len(r.Hunted) == 0 || r.Interrupted {
