@@ -120,6 +120,9 @@ func unreadableTrace(path string, err error) error {
 	if f, ok := errors.AsType[*failure](inTrace(path, err)); ok {
 		return f
 	}
+	if errors.Is(err, context.Canceled) { // of reading standard input
+		return err
+	}
 	f := unreadable(path, traceWords, err)
 	if runs, _ := filepath.Glob(filepath.Join(path, "*", "manifest.json")); len(runs) > 0 && errors.Is(err, fs.ErrNotExist) {
 		f.found = fmt.Sprintf("a folder of %d run directories, not one itself", len(runs))
