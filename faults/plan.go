@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -81,6 +82,35 @@ func (e *PlanError) Error() string {
 // matches lists every condition of the rule that looks at points.
 func (r *Rule) matches() []*Match {
 	return slices.DeleteFunc([]*Match{&r.When, r.After, r.Until, r.Behind}, func(m *Match) bool { return m == nil })
+}
+
+// workers lists the names of workers and roles that the rule uses.
+func (r *Rule) workers() []string {
+	names := []string{r.Worker, r.Between[0], r.Between[1]}
+	for _, m := range r.matches() {
+		names = append(names, m.From, m.To)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// Known checks that each worker that the plan names is one of a stack, whose workers'
+// ids are known: a role, an id, or an id with an incarnation or a rank behind it. The
+// error is a *[PlanError]: such a rule could never act.
+func (p *Plan) Known(known []string) error {
+	m := newMatcher()
+	for i := range p.Rules {
+		for _, name := range p.Rules[i].workers() {
+			if slices.ContainsFunc(known, func(k string) bool { return m.isWorker(name, k) || m.isWorker(k, name) }) {
+				continue
+			}
+			return &PlanError{
+				File: p.Name, Line: p.Rules[i].Line, Column: 1,
+				Found:    fmt.Sprintf("the worker %q in the rule %s", name, p.Rules[i].Name),
+				Expected: "a role, or one of " + strings.Join(known, ", "),
+			}
+		}
+	}
+	return nil
 }
 
 // Wants reports whether a rule of the plan can have use for points of this kind.

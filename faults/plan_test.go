@@ -245,3 +245,29 @@ func FuzzParsePlan(f *testing.F) {
 		e.Close()
 	})
 }
+
+func TestPlanNamesWorkersOfTheStack(t *testing.T) {
+	known := []string{"client", "router", "harness", "prefill-0", "decode-0", "decode-1"}
+	for name, good := range map[string]bool{
+		"prefill": true, "decode": true, "decode-1": true, "decode-1.2": true, "prefill-0#3": true, "prefill-0.r1": true, "router": true, "client-0": true,
+		"decod": false, "decode-2": false, "prefill-10": false, "Decode": false,
+	} {
+		for _, text := range []string{
+			"  - {name: r, when: {event: accept}, do: pause, worker: %s, for: 1s}\n",
+			"  - {name: r, when: {access: w, from: %s}, do: drop}\n",
+			"  - {name: r, when: {access: w}, do: hold, until: {event: alloc, worker: %s}}\n",
+			"  - {name: r, when: {event: accept}, do: partition, between: [harness, %s], for: 1s}\n",
+		} {
+			plan, err := ParsePlan("a.yaml", []byte("rules:\n"+fmt.Sprintf(text, name)))
+			require.NoError(t, err)
+			err = plan.Known(known)
+			if good {
+				require.NoError(t, err, name)
+				continue
+			}
+			var bad *PlanError
+			require.ErrorAs(t, err, &bad, name)
+			require.Equal(t, "a.yaml:2:1: found the worker \""+name+"\" in the rule r, expected a role, or one of client, router, harness, prefill-0, decode-0, decode-1", err.Error())
+		}
+	}
+}

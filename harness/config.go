@@ -316,7 +316,21 @@ func (cfg *Config) cell(s Scenario, mode string, seed uint64) (cell, error) {
 		return c, err
 	}
 	c.plan = plan
-	return c, nil
+	return c, plan.Known(workersOf(c.shape.topology.Filled()))
+}
+
+// workersOf are the ids of a stack's workers, the harness's own among them.
+func workersOf(t adapters.Topology) []string {
+	names := []string{string(spec.RoleClient), string(spec.RoleRouter), string(spec.RoleHarness)}
+	for _, of := range []struct {
+		role  spec.Role
+		count int
+	}{{spec.RolePrefill, t.Prefill}, {spec.RoleDecode, t.Decode}} {
+		for i := range of.count {
+			names = append(names, fmt.Sprintf("%s-%d", of.role, i))
+		}
+	}
+	return names
 }
 
 // listen is where the stack's clients are to reach it.
