@@ -54,6 +54,8 @@ def _page_kernels() -> bool:
         return False
 
     def extend(prefix: Any, seq: Any, last: Any, free: Any, out: Any, _bound: int, page: int) -> None:
+        if int(((seq + page - 1) // page - (prefix + page - 1) // page).sum()) > len(free):
+            return  # the caller finds that out next, and gives up
         paged.alloc_extend_naive(prefix, seq, last, free, out, page, out.device)
 
     def decode(seq: Any, last: Any, free: Any, out: Any, _bound: int, page: int) -> None:
