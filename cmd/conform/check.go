@@ -24,6 +24,7 @@ import (
 func (a *app) checkCommand() *cobra.Command {
 	var out reports
 	var opt check.Options
+	var writer bool
 	cmd := &cobra.Command{
 		Use:   "check TRACE...",
 		Short: "Judge saved traces",
@@ -39,7 +40,11 @@ judged all the same.
 Clocks of different hosts may be any constant time apart: what is found is wrong
 whatever that is. For a long run on several hosts, --drift-ppm says how much
 their rates may differ from each other besides. That only lets more pass: clocks
-that keep within it give no false alarm.`,
+that keep within it give no false alarm.
+
+With --writer nothing is judged: it is said, point by point, what a judge can make
+of what the writer of one trace has recorded, for those who write one. The exit
+status is 1 if something in it can't have happened so or was lost.`,
 		Args: someTraces,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDrift(opt.DriftPPM); err != nil {
@@ -47,6 +52,9 @@ that keep within it give no false alarm.`,
 			}
 			if !slices.Contains(check.Checkers(), opt.Checker) {
 				return unknown("--checker", string(opt.Checker), words(check.Checkers()), "")
+			}
+			if writer {
+				return a.checkWriterAlone(cmd, args, out.format)
 			}
 			if err := out.open(); err != nil {
 				return err
@@ -61,6 +69,7 @@ that keep within it give no false alarm.`,
 	cmd.Flags().StringVar((*string)(&opt.Checker), "checker", string(check.CheckerChain),
 		"who judges which accesses fit their leases: chain, porcupine (slow: quadratic), or both, which must agree")
 	driftFlag(cmd, &opt.DriftPPM)
+	cmd.Flags().BoolVar(&writer, "writer", false, "say what a judge can make of the trace, instead of judging it")
 	return cmd
 }
 
