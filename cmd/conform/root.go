@@ -39,7 +39,7 @@ Exit status: 0 pass, 1 fail, 2 unproven or inconclusive, 3 bad input or usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return flagFailure(err, cmd.Flags(), cmd.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.checkCommand(), a.diffCommand(), a.explainCommand(), a.shrinkCommand(), a.huntCommand(), a.exportCommand(), a.keygenCommand(), a.certifyCommand(), a.verifyCommand(), a.specCommand(), a.listCommand(), a.writersCommand(), a.engineCommand(),
+	root.AddCommand(a.runCommand(), a.checkCommand(), a.diffCommand(), a.explainCommand(), a.shrinkCommand(), a.huntCommand(), a.exportCommand(), a.redactCommand(), a.keygenCommand(), a.certifyCommand(), a.verifyCommand(), a.specCommand(), a.listCommand(), a.writersCommand(), a.engineCommand(),
 		a.doctorCommand(), a.versionCommand(), a.docsCommand())
 	return root
 }

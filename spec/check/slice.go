@@ -277,7 +277,7 @@ func (s *slicer) cut(sel selection) part {
 	for _, e := range keep {
 		c.add(e)
 	}
-	resealed(c.out.trace.Events)
+	Reseal(c.out.trace.Events)
 	return c.out
 }
 
@@ -390,9 +390,9 @@ func within(b spec.Blocks, numbers map[int64]bool) spec.Blocks {
 	return spec.MakeBlocks(left...)
 }
 
-// resealed gives each seal the count and the sum of its source's lines as
+// Reseal gives each seal the count and the sum of its source's lines as
 // [WriteTrace] writes them.
-func resealed(events []spec.Event) {
+func Reseal(events []spec.Event) {
 	type lines struct {
 		n   int64
 		sum hash.Hash
