@@ -206,7 +206,9 @@ func (d *director) holdLoser(ctx context.Context) (*sent, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := d.fired(ctx, ruleHold, 1)
+	short, cancel := context.WithTimeout(ctx, longTime)
+	defer cancel()
+	held, err := d.fired(short, ruleHold, 1)
 	if err == nil && held.Req != loser.id {
 		err = fmt.Errorf("the transfer of %s was held, not that of the part %s (%s)", held.Req, partLoser, loser.id)
 	}

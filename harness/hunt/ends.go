@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"conform/adapters"
+	"conform/harness"
 )
 
 // End is one way in which a lease can come to its end while an access to it is held,
@@ -29,7 +29,7 @@ type target struct {
 	class   Class
 	through Class // the remote access that is held: class, or the other half of its transfer
 	until   string
-	limits  adapters.Limits
+	load    harness.Load
 	times   int // how often the rules act at most
 }
 
@@ -38,41 +38,43 @@ func Ends() []End {
 	return []End{
 		{
 			Name: "abort", Says: "its client asks to stop the request", Whys: []string{"cancel", "timeout"},
-			rules: func(t target) []string { return []string{t.hold(t.limits.AbortTimeout * 3 / 4), t.act("abort", "")} },
+			rules: func(t target) []string {
+				return []string{t.hold(t.load.Limits.AbortTimeout * 3 / 4), t.act("abort", "")}
+			},
 		},
 		{
 			Name: "abort-overdue", Says: "its client asks to stop the request, and it outlasts the clock that waits for the end", Whys: []string{"timeout", "cancel"},
-			rules: func(t target) []string { return []string{t.hold(5 * t.limits.AbortTimeout), t.act("abort", "")} },
+			rules: func(t target) []string { return []string{t.hold(5 * t.load.Limits.AbortTimeout), t.act("abort", "")} },
 		},
 		{
 			Name: "unrenewed", Says: "what its accessor says comes late, and a clock ends the lease", Whys: []string{"timeout"}, remote: true,
 			rules: func(t target) []string {
-				return []string{t.hold(3 * t.limits.Lease), t.lateWords(t.limits.Lease * 3 / 2)}
+				return []string{t.hold(3 * t.load.Limits.Lease), t.lateWords(t.load.Limits.Lease * 3 / 2)}
 			},
 		},
 		{
 			Name: "overdue", Says: "it takes longer than every clock of the stack", Whys: []string{"timeout", "cancel", "peer_lost"},
 			rules: func(t target) []string {
-				return []string{t.hold(t.limits.HandoffTimeout + 2*t.limits.AbortTimeout + t.limits.PeerTimeout)}
+				return []string{t.hold(t.load.Limits.HandoffTimeout + 2*t.load.Limits.AbortTimeout + t.load.Limits.PeerTimeout)}
 			},
 		},
 		{
 			Name: "silence", Says: "its accessor's process stands still for longer than its peer waits", Whys: []string{"peer_lost", "timeout"}, remote: true,
 			rules: func(t target) []string {
-				pause := t.limits.PeerTimeout * 3 / 2
+				pause := t.load.Limits.PeerTimeout * 3 / 2
 				return []string{t.hold(2*pause + time.Second), t.act("pause", fmt.Sprintf("    worker: %s\n    for: %s\n", t.through.By, ms(pause)))}
 			},
 		},
 		{
 			Name: "late-word", Says: "its client asks to stop it, and the accessor's word comes after the clock has decided", Whys: []string{"timeout", "cancel"}, remote: true,
 			rules: func(t target) []string {
-				return []string{t.hold(20 * time.Millisecond), t.act("abort", ""), t.lateWords(2 * max(t.limits.AbortTimeout, t.limits.Lease))}
+				return []string{t.hold(20 * time.Millisecond), t.act("abort", ""), t.lateWords(2 * max(t.load.Limits.AbortTimeout, t.load.Limits.Lease))}
 			},
 		},
 		{
 			Name: "late-end", Says: "the accessor's last word comes after the clock has decided", Whys: []string{"timeout", "done"}, remote: true,
 			rules: func(t target) []string {
-				return []string{t.hold(20 * time.Millisecond), t.lateWords(2 * max(t.limits.AbortTimeout, t.limits.Lease))}
+				return []string{t.hold(20 * time.Millisecond), t.lateWords(2 * max(t.load.Limits.AbortTimeout, t.load.Limits.Lease))}
 			},
 		},
 		{
@@ -107,7 +109,7 @@ func Ends() []End {
 		{
 			Name: "late-grant", Says: "what lets it begin comes after a clock has ended the lease", Whys: []string{"timeout"}, remote: true,
 			rules: func(t target) []string {
-				late := max(2*t.limits.Lease, t.limits.HandoffTimeout+2*t.limits.AbortTimeout)
+				late := max(2*t.load.Limits.Lease, t.load.Limits.HandoffTimeout+2*t.load.Limits.AbortTimeout)
 				r := t.through
 				return []string{
 					t.rule("late-message", fmt.Sprintf("{signal: \"*\", from: %s, to: %s, nth: 7, every: 11, count: %d}", r.Owner, r.By, t.times), "delay", "    for: "+ms(late)+"\n"),
@@ -160,29 +162,45 @@ func (e End) covers(why string) bool { return len(e.Whys) == 0 || slices.Contain
 const (
 	untilContent = "content"
 	untilAlloc   = "alloc"
+	untilGrown   = "fourth block" // where a request takes one block at a time
 )
 
 // holdRule is the rule of each plan that holds accesses.
-const holdRule = "hold-the-access"
+const holdRule = harness.HoldRule
 
 func (t target) release() string {
-	event := map[string]string{untilContent: "digest", untilAlloc: "alloc"}[t.until]
+	event, nth := "alloc", ""
+	switch t.until {
+	case untilContent:
+		event = "digest"
+	case untilGrown:
+		nth = ", nth: 4"
+	}
 	if t.class.Own { // a plan knows the blocks at the far end alone: some later ones
 		return fmt.Sprintf("{event: %s, from: %s, pool: %s, nth: 6}", event, t.class.Owner, t.class.Pool)
 	}
-	return fmt.Sprintf("{event: %s, from: %s, pool: %s, same: block}", event, t.class.Owner, t.class.Pool)
+	return fmt.Sprintf("{event: %s, from: %s, pool: %s, same: block%s}", event, t.class.Owner, t.class.Pool, nth)
 }
 
 func (t target) accessWhen(more, counts string) string {
 	return fmt.Sprintf("{access: %s, pool: %s, from: %s, %s%s}", t.through.Mode, t.through.Pool, t.through.By, more, counts)
 }
 
-func (t target) counts() string { return fmt.Sprintf("nth: 5, every: 7, count: %d", t.times) }
+func (t target) counts() string {
+	if t.load.Scripted {
+		return "nth: 3, count: 1"
+	}
+	return fmt.Sprintf("nth: 5, every: 7, count: %d", t.times)
+}
 
 func (t target) hold(limit time.Duration) string { return t.holdOf("", limit) }
 
 func (t target) holdOf(more string, limit time.Duration) string {
-	return t.rule(holdRule, t.accessWhen(more, t.counts()), "hold", "    until: "+t.release()+"\n    limit: "+ms(limit)+"\n")
+	until := "    until: " + t.release() + "\n    limit: " + ms(limit) + "\n"
+	if t.load.Scripted { // the script lets go of what the stack keeps
+		until = "    until: " + t.release() + "\n    limit: 100s\n"
+	}
+	return t.rule(holdRule, t.accessWhen(more, t.counts()), "hold", until)
 }
 
 // act does something else to the requests, or workers, of what is held.
@@ -190,6 +208,9 @@ func (t target) act(do, more string) string {
 	counts := t.counts()
 	if do == "pause" || do == "kill" {
 		counts = "nth: 5, count: 1"
+	}
+	if do == "abort" && t.load.Scripted {
+		more += "    worker: decode\n"
 	}
 	return t.rule(do+"-meanwhile", t.accessWhen("", counts), do, more)
 }

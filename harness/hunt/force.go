@@ -28,13 +28,16 @@ type attempt struct {
 // the harm furthest; one order that does not come about may come about in the next.
 func (h *hunter) attempts() []attempt {
 	seed := h.cfg.Run.Seeds[0]
+	if h.load.Scripted {
+		return []attempt{{untilGrown, seed, 1}, {untilGrown, seed + 1, 1}}
+	}
 	return []attempt{{untilContent, seed, 4}, {untilAlloc, seed, 4}, {untilContent, seed + 1, 8}}
 }
 
 // answer forces one prediction.
 func (h *hunter) answer(ctx context.Context, i int, all []Prediction) Hunted {
 	got := Hunted{Prediction: all[i], Answer: NotForced, Why: errUntried.Error()}
-	t := target{class: got.Class, through: got.through, limits: h.limits}
+	t := target{class: got.Class, through: got.through, load: h.load}
 	name := fmt.Sprintf("%03d-%s-%s", i+1, got.Mode, got.End)
 	for k, a := range h.attempts() {
 		if ctx.Err() != nil || got.unasked {
@@ -137,13 +140,10 @@ func (h *hunter) read(ctx context.Context, shown *Hunted, end End, class Class, 
 		shown.Why = "the forced run failed: " + s.Why
 		return
 	}
-	if harm, rules, first, about := harmOf(class, s.Rules); len(rules) > 0 {
-		shown.Rules, shown.Why = rules, first
-		if about {
-			shown.Answer, shown.Harm = Confirmed, harm
-		} else {
-			shown.Why = "the forced run fails, but not about these blocks: " + first
-		}
+	harm, rules, first, about := harmOf(class, s.Rules)
+	shown.Rules = rules
+	if len(rules) > 0 && about {
+		shown.Answer, shown.Harm, shown.Why = Confirmed, harm, first
 		return
 	}
 	var idle []string
@@ -163,6 +163,9 @@ func (h *hunter) read(ctx context.Context, shown *Hunted, end End, class Class, 
 		shown.Why = "rules of the plan never fired: " + strings.Join(idle, ", ")
 	default:
 		order(shown, end, class, judged)
+	}
+	if len(rules) > 0 {
+		shown.Why += "; the forced run fails all the same, about other blocks: " + first
 	}
 }
 

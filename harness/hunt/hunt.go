@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"conform/adapters"
 	"conform/harness"
 	"conform/spec"
 	"conform/spec/check"
@@ -77,11 +76,11 @@ func Hunt(ctx context.Context, cfg Config) (*Result, error) {
 
 // hunter is one hunt under way.
 type hunter struct {
-	cfg    Config
-	run    func(context.Context, harness.Config) (*harness.RunResult, error)
-	start  time.Time
-	limits adapters.Limits
-	res    *Result
+	cfg   Config
+	run   func(context.Context, harness.Config) (*harness.RunResult, error)
+	start time.Time
+	load  harness.Load
+	res   *Result
 
 	mu    sync.Mutex
 	done  int
@@ -119,7 +118,7 @@ func open(cfg Config) (*hunter, error) {
 		r.Seeds = []uint64{1}
 	}
 	var err error
-	if h.limits, err = harness.ForcedLimits(*r); err != nil {
+	if h.load, err = harness.LoadOf(*r); err != nil {
 		return nil, err
 	}
 	if r.OutDir == "" {
@@ -256,7 +255,9 @@ func (h *hunter) force(ctx context.Context, all []Prediction) {
 				h.res.Hunted[i] = got
 				h.done++
 				h.mu.Unlock()
-				h.say(fmt.Sprintf("%s, %s: %s", got.Class, got.End, got.Answer), true)
+				if got.Attempts > 0 {
+					h.say(fmt.Sprintf("%s, %s: %s", got.Class, got.End, got.Answer), true)
+				}
 				if h.cfg.First && got.Answer == Confirmed && got.Harm == spec.HarmWrongAnswer {
 					stop()
 				}

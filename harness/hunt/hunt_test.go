@@ -86,7 +86,7 @@ func TestHuntWithoutFailpoints(t *testing.T) {
 			plan, err := os.ReadFile(r.Plan)
 			require.NoError(t, err)
 			r.Plan = filepath.Join(t.TempDir(), "nowhere.yaml")
-			unasked := strings.ReplaceAll(string(plan), "from: prefill, nth", "from: nobody, nth")
+			unasked := strings.ReplaceAll(string(plan), "from: prefill, nth", "from: client, nth")
 			require.NoError(t, os.WriteFile(r.Plan, []byte(unasked), 0o644))
 		}
 		return harness.Run(ctx, r)
@@ -188,14 +188,14 @@ func TestWrongPlanIsInconclusive(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "plan.yaml")
 	end := endByName("abort")
 	reads := Class{By: "decode", Owner: "prefill", Pool: "kv", Mode: "r"}
-	limits, err := harness.ForcedLimits(harness.Config{Adapter: "reference"})
+	load, err := harness.LoadOf(harness.Config{Adapter: "reference"})
 	require.NoError(t, err)
-	require.NoError(t, writePlan(plan, end.plan(target{class: reads, through: reads, until: untilContent, times: 2, limits: limits})))
+	require.NoError(t, writePlan(plan, end.plan(target{class: reads, through: reads, until: untilContent, times: 2, load: load})))
 	cfg := harness.Config{Modes: []string{"push"}, Scenarios: []string{harness.ForcedOrder}, Plan: plan, OutDir: filepath.Join(t.TempDir(), "run")}
 	res, err := harness.Run(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Equal(t, spec.Inconclusive, res.Verdict)
-	require.Contains(t, res.Scenarios[0].Why, "never fired: hold-the-access")
+	require.Contains(t, res.Scenarios[0].Why, "never fired: hold-the-transfer")
 
 	cfg.Plan = ""
 	_, err = harness.Run(t.Context(), cfg)
@@ -204,7 +204,7 @@ func TestWrongPlanIsInconclusive(t *testing.T) {
 
 // Every end gives a plan that can be read, for every class that it applies to.
 func TestPlansCanBeRead(t *testing.T) {
-	limits, err := harness.ForcedLimits(harness.Config{Adapter: "reference"})
+	load, err := harness.LoadOf(harness.Config{Adapter: "reference"})
 	require.NoError(t, err)
 	writes := Class{By: "prefill", Owner: "decode", Pool: "kv", Mode: "w"}
 	slots := Class{By: "prefill", Owner: "decode", Pool: "aux", Mode: "w"}
@@ -221,7 +221,7 @@ func TestPlansCanBeRead(t *testing.T) {
 			}
 			applied++
 			for _, until := range []string{untilContent, untilAlloc} {
-				text := e.plan(target{class: c, through: through(c, known), until: until, times: 3, limits: limits})
+				text := e.plan(target{class: c, through: through(c, known), until: until, times: 3, load: load})
 				plan, err := faults.ParsePlan(e.Name, []byte(text))
 				require.NoError(t, err, text)
 				require.NotEmpty(t, plan.Rules)

@@ -100,6 +100,9 @@ func predict(mode string, meetings []check.Meeting, about *check.Finding) []Pred
 	}
 	var all []Prediction
 	for _, c := range slices.SortedFunc(maps.Keys(seen), compareClasses) {
+		if c.Own && through(c, known) == c { // no half of a transfer: its own thread does it, and nobody is asked
+			continue
+		}
 		for _, e := range Ends() {
 			if e.applies(c) {
 				p := Prediction{Mode: mode, Class: c, End: e.Name, Seen: e.seen(seen[c]), through: through(c, known)}

@@ -73,14 +73,11 @@ func (r *Result) conclude(since time.Time) {
 	r.Seconds = time.Since(since).Seconds()
 	r.Verdict = spec.Pass
 	for i := range r.Hunted {
-		switch r.Hunted[i].Answer {
-		case Confirmed:
+		switch h := &r.Hunted[i]; {
+		case h.Answer == Confirmed, len(h.Rules) > 0: // or it failed, if not as predicted
 			r.Verdict = spec.Worst(r.Verdict, spec.Fail)
-		case NotForced:
+		case h.Answer == NotForced:
 			r.Verdict = spec.Worst(r.Verdict, spec.Unproven)
-			if len(r.Hunted[i].Rules) > 0 { // it failed, if not as predicted
-				r.Verdict = spec.Worst(r.Verdict, spec.Fail)
-			}
 		}
 	}
 	if len(r.Hunted) == 0 || r.Interrupted {
