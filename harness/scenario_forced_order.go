@@ -17,7 +17,7 @@ const ForcedOrder = "forced-order"
 // are short, so that what waits for one does not wait long.
 func forcedOrder() Scenario {
 	w := plainWorkload()
-	w.requests, w.least, w.output = 600, 40, [2]int{3, 24}
+	w.requests, w.least, w.output = 600, 40, [2]int{6, 32}
 	w.pause = [2]time.Duration{0, 12 * time.Millisecond}
 	return Scenario{
 		ID: ForcedOrder, Title: "Load on small pools while a plan forces an order",

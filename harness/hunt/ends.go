@@ -62,6 +62,7 @@ func Ends() []End {
 			Name: "silence", Says: "its accessor's process stands still for longer than its peer waits", Whys: []string{"peer_lost", "timeout"}, remote: true,
 			rules: func(t target) []string {
 				pause := t.load.Limits.PeerTimeout * 3 / 2
+				t.times = min(t.times, 3) // a thread of the accessor's is left for others
 				return []string{t.hold(2*pause + time.Second), t.act("pause", fmt.Sprintf("    worker: %s\n    for: %s\n", t.through.By, ms(pause)))}
 			},
 		},
@@ -103,7 +104,7 @@ func Ends() []End {
 			rules: func(t target) []string {
 				once := t
 				once.times = 1
-				return []string{once.hold(2 * time.Second), t.act("kill", fmt.Sprintf("    worker: %s\n    restart_after: 60ms\n", t.through.Owner))}
+				return []string{once.hold(2 * time.Second), once.act("kill", fmt.Sprintf("    worker: %s\n    restart_after: 60ms\n", t.through.Owner))}
 			},
 		},
 		{
@@ -206,8 +207,8 @@ func (t target) holdOf(more string, limit time.Duration) string {
 // act does something else to the requests, or workers, of what is held.
 func (t target) act(do, more string) string {
 	counts := t.counts()
-	if do == "pause" || do == "kill" {
-		counts = "nth: 5, count: 1"
+	if do == "pause" || do == "kill" { // when all are held
+		counts = fmt.Sprintf("nth: %d, count: 1", 5+7*(t.times-1))
 	}
 	if do == "abort" && t.load.Scripted {
 		more += "    worker: decode\n"

@@ -31,7 +31,7 @@ func (h *hunter) attempts() []attempt {
 	if h.load.Scripted {
 		return []attempt{{untilGrown, seed, 1}, {untilGrown, seed + 1, 1}}
 	}
-	return []attempt{{untilContent, seed, 4}, {untilAlloc, seed, 4}, {untilContent, seed + 1, 8}}
+	return []attempt{{untilContent, seed, 4}, {untilAlloc, seed, 4}, {untilContent, seed + 1, 8}, {untilContent, seed + 2, 8}, {untilContent, seed + 3, 4}}
 }
 
 // answer forces one prediction.
@@ -40,7 +40,7 @@ func (h *hunter) answer(ctx context.Context, i int, all []Prediction) Hunted {
 	t := target{class: got.Class, through: got.through, load: h.load}
 	name := fmt.Sprintf("%03d-%s-%s", i+1, got.Mode, got.End)
 	for k, a := range h.attempts() {
-		if ctx.Err() != nil || got.unasked {
+		if ctx.Err() != nil || got.unasked || k >= 3 && got.Answer != Confirmed { // the last are for more harm
 			break
 		}
 		t.until, t.times = a.until, a.times

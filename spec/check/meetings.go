@@ -23,8 +23,8 @@ type Meeting struct {
 	Own bool
 	// Why is that of the free; "" where the lease was not freed.
 	Why string
-	// Ordered is how the free knew that the access was over: the kind of the signal
-	// that came last on the path, [ByProgram] or [ByFence].
+	// Ordered is how the free knew that the access was over: the kind of the last signal
+	// of another worker on the path, else of the last signal, [ByProgram] or [ByFence].
 	Ordered string
 	// Early is set where the lease surely ended while the access was open.
 	Early bool
@@ -124,30 +124,48 @@ func (c *court) roleOf(worker int32) spec.Role {
 }
 
 // orderedBy says how the thread of an event came to know of what happened before it
-// at the seeds: by the first word that reached it. "" is that nothing did.
+// at the seeds: by the last signal of another worker on the path that reached it first,
+// else by what came last on it. "" is that nothing did.
 func (c *court) orderedBy(event int32, seeds, fences, emits []int32, admissible func(*spec.Event) bool) string {
-	thread, f, by := c.h.thread[event], front{}, ""
-	add := func(e int32, what string) {
-		if p, ok := f[c.h.thread[e]]; c.h.thread[e] == thread && c.h.pos[e] <= c.h.pos[event] && (!ok || c.h.pos[e] < p) {
-			by = what
+	f, by := front{}, map[int32]word{}
+	add := func(e int32, w word) {
+		if p, ok := f[c.h.thread[e]]; !ok || c.h.pos[e] < p {
+			by[c.h.thread[e]] = w
 		}
 		f.add(c.h, e)
 	}
 	for _, s := range seeds {
-		what := ByProgram
 		if slices.Contains(fences, s) {
-			what = ByFence
+			add(s, word{ByFence, true})
+		} else {
+			add(s, word{ByProgram, false})
 		}
-		add(s, what)
 	}
 	for _, e := range emits {
-		if f.has(c.h, e) && admissible(&c.h.ev[e]) {
-			for _, o := range c.h.observes[e] {
-				add(o, c.h.ev[e].Signal)
+		if !f.has(c.h, e) || !admissible(&c.h.ev[e]) {
+			continue
+		}
+		for _, o := range c.h.observes[e] {
+			w := word{c.h.ev[e].Signal, true}
+			if c.h.workerOf(e) == c.h.workerOf(o) {
+				if w.proves = false; by[c.h.thread[e]].proves {
+					w = by[c.h.thread[e]]
+				}
 			}
+			add(o, w)
 		}
 	}
-	return by
+	if !f.has(c.h, event) {
+		return ""
+	}
+	return by[c.h.thread[event]].text
+}
+
+// word is what a thread knows by; it proves something about others where another worker
+// said it, or a fence keeps them away.
+type word struct {
+	text   string
+	proves bool
 }
 
 // unmet are the grantees of freed leases of whom no access was seen.

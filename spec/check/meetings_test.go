@@ -53,8 +53,14 @@ func TestMeetings(t *testing.T) {
 		text string
 		want []check.Meeting
 	}{
-		"a word that proves it":              {word("drained") + freed, with(func(m *check.Meeting) { m.Ordered = "WORD" })},
-		"a word that proves nothing":         {word("received") + freed, with(func(*check.Meeting) {})},
+		"a word that proves it":      {word("drained") + freed, with(func(m *check.Meeting) { m.Ordered = "WORD" })},
+		"a word that proves nothing": {word("received") + freed, with(func(*check.Meeting) {})},
+		"a word passed on by another thread": {
+			strings.Replace(word("drained"), `"t":35,"k":"observe","sig":"s2"}`, `"t":35,"th":"io","k":"observe","sig":"s2"}
+{"src":"D","seq":6,"t":36,"th":"io","k":"emit","sig":"s3","signal":"NOTED","req":"r1","handoff":"room-1","claims":"drained"}
+{"src":"D","seq":7,"t":37,"k":"observe","sig":"s3"}`, 1) + strings.Replace(freed, `"seq":6`, `"seq":8`, 1),
+			with(func(m *check.Meeting) { m.Ordered, m.Free.Seq = "WORD", 8 }),
+		},
 		"a lease that lasts":                 {word("drained"), with(func(m *check.Meeting) { m.Why, m.Free = "", spec.EventID{} })},
 		"a fence":                            {strings.Replace(word("received"), `"k":"observe","sig":"s2"`, `"k":"fence","handoff":"room-1"`, 1) + freed, with(func(m *check.Meeting) { m.Ordered = check.ByFence })},
 		"a lease that ended too soon":        {word("received") + strings.Replace(freed, `"t":40`, `"t":35`, 1), with(func(*check.Meeting) {})},
