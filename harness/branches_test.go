@@ -97,7 +97,7 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Req: "r", Why: "preempt"})), []int{1, 2}},
 		"cancelledUnleased": {cancelledUnleased, newTape("d0").add("d0", spec.Event{K: spec.KindCancel, Req: "r"}), []int{1}},
 		"cancelledBetween": {cancelledBetween, cancel("p0", "r", "")(newTape("p0").
-			add("p0", spec.Event{K: spec.KindFinish, Req: "r"})), []int{1, 2}},
+			add("p0", spec.Event{K: spec.KindGrant, Req: "r"})), []int{1, 2}},
 		"successAfterCancel": {successAfterCancel, newTape("d0").add("d0", spec.Event{K: spec.KindCancel, Req: "r"}).
 			add("d0", spec.Event{K: spec.KindObserve, Req: "r", Signal: "STATUS/Success"}), []int{1, 2}},
 		"bothAccepted": {bothAccepted, newTape("d0", "d1").
@@ -143,7 +143,7 @@ func TestBranchesNeedTheirOrder(t *testing.T) {
 			add("d0", spec.Event{K: spec.KindFree, Pool: "kv", Req: "r", Why: "preempt"}).
 			add("d0", spec.Event{K: spec.KindAlloc, Pool: "kv", Req: "r", Blocks: kvBlock}).add("d0", cancelled)},
 		"blocks before it was cancelled": {cancelledUnleased, newTape("d0").add("d0", spec.Event{K: spec.KindAlloc, Req: "r"}).add("d0", cancelled)},
-		"decode has it": {cancelledBetween, newTape("p0", "d0").add("p0", spec.Event{K: spec.KindFinish, Req: "r"}).
+		"decode has it": {cancelledBetween, newTape("p0", "d0").add("p0", spec.Event{K: spec.KindGrant, Req: "r"}).
 			add("p0", cancelled).add("d0", spec.Event{K: spec.KindAdmit, Req: "r"})},
 		"the key again after the transfer": {keyUsedAgain, newTape("p0", "d0").write("w", "k", "r", "kv").end("w").
 			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"})},

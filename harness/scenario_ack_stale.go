@@ -3,14 +3,14 @@ package harness
 import (
 	"context"
 	"strings"
+	"time"
 
 	"conform/adapters"
 	"conform/spec"
 )
 
 func ackStale() Scenario {
-	w := plainWorkload()
-	w.onFault = map[string]giveUp{ruleHold: abort}
+	const again = "an old acknowledgement came while its key was cancelled again"
 	return Scenario{
 		ID: "ack-stale", Title: "Acknowledgements come twice, the second one late",
 		Why:      "Keys come round. A word about the earlier use of a key that is taken for the present one releases memory in use.",
@@ -18,15 +18,21 @@ func ackStale() Scenario {
 		shapes: map[string]shape{onReference: {
 			branches: []string{"a word came after the end"},
 			plans: map[string]string{
-				"push": "rules:" + holdTransfer("w", "prefill", "30ms") + `
+				"push": `rules:
+  - name: ` + ruleHold + `
+    when: {access: w, pool: kv, from: prefill, count: 2}
+    do: hold
+    until: {event: idle}
+    limit: 3s
   - name: repeat-the-status
     when: {signal: STATUS/Success, every: 3}
     do: duplicate
     for: 40ms
   - name: repeat-the-ack
-    when: {signal: ABORT_ACK}
+    when: {signal: ABORT_ACK, count: 1}
     do: duplicate
-    for: 40ms
+    until: {event: cancel, from: decode}
+    limit: 5s
 `,
 				"pull": `rules:
   - name: repeat-the-word
@@ -35,7 +41,14 @@ func ackStale() Scenario {
     for: 40ms
 `,
 			},
-			workload: w,
+			limits: adapters.Limits{AbortTimeout: 4 * time.Second},
+			cast: func(adapters.Limits, adapters.Pace) []part {
+				return append([]part{
+					{name: partLoser, prompt: 16, output: 4, handoff: sameKey}, {name: partAgain, prompt: 16, output: 4, handoff: sameKey},
+				}, chorus(partAfter, afterwards, 16, 3)...)
+			},
+			play: playAckStaleReference, modal: map[string][]string{modePush: {again}},
+			hears: []spec.Kind{spec.KindCancel, spec.KindFree, spec.KindObserve},
 		}, onSGLang: {
 			plans: map[string]string{"": `rules:
   - name: ` + ruleHold + `
@@ -50,13 +63,13 @@ func ackStale() Scenario {
     limit: 30s
 `},
 			cast: castSameKey,
-			play: playAckStale, branches: []string{"an old acknowledgement came while its key was cancelled again"},
+			play: playAckStale, branches: []string{again},
 			hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree, spec.KindObserve},
 		}},
 		reach: map[string]func(*recorded) bool{
-			"a signal was taken in twice":                                   takenTwice,
-			"a word came after the end":                                     lateWord,
-			"an old acknowledgement came while its key was cancelled again": staleAck,
+			"a signal was taken in twice": takenTwice,
+			"a word came after the end":   lateWord,
+			again:                         staleAck,
 		},
 	}
 }
@@ -147,6 +160,50 @@ func playAckStale(ctx context.Context, d *director) error {
 		return err
 	}
 	return d.waitAll(ctx)
+}
+
+// playAckStaleReference does the same on the reference stack, in push mode; in pull
+// mode, where nobody acknowledges, other words come twice.
+func playAckStaleReference(ctx context.Context, d *director) error {
+	if d.l.c.mode == modePull {
+		return d.serveAfterwards(ctx)
+	}
+	loser, err := d.send(ctx, partLoser)
+	if err != nil {
+		return err
+	}
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.freedAtDecode(loser)); err != nil {
+		return err
+	}
+	again, err := d.send(ctx, partAgain)
+	if err != nil {
+		return err
+	}
+	if err := d.acted(ctx, ruleHold, 2); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, again, spec.RoleDecode); err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, nth(2, d.at(spec.RoleDecode, spec.KindObserve, ofFamily("ABORT_ACK")))); err != nil {
+		return err
+	}
+	if err := d.serve(ctx, partAfter+"-0"); err != nil { // it may be given what came back
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	return d.serveAfterwards(ctx)
 }
 
 // ofFamily picks signals by what precedes the "/" of their kind.

@@ -21,7 +21,7 @@ func cancelBetweenStages() Scenario {
     when: {http: POST /generate, to: decode, nth: 1}
     do: fail
 `},
-			limits: adapters.Limits{HandoffTimeout: 500 * time.Millisecond, AbortTimeout: 300 * time.Millisecond, PeerTimeout: 400 * time.Millisecond, Lease: 600 * time.Millisecond},
+			limits: adapters.Limits{HandoffTimeout: time.Second},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{{name: partLoser, prompt: 40, output: 4}}, chorus(partAfter, afterwards, 40, 3)...)
 			},
@@ -35,19 +35,19 @@ func cancelBetweenStages() Scenario {
 }
 
 // cancelledBetween looks for a request that prefill took in as cancelled after it had
-// finished it, and that decode never admitted.
+// offered its blocks, and that decode never admitted.
 func cancelledBetween(r *recorded) bool {
-	finished, admitted := map[string]bool{}, map[string]bool{}
+	offered, admitted := map[string]bool{}, map[string]bool{}
 	for i := range r.events {
 		if e := &r.events[i]; e.K == spec.KindAdmit && r.role[e.Src] == spec.RoleDecode {
 			admitted[e.Req] = true
 		}
 	}
 	return r.any(func(e *spec.Event) bool {
-		if e.K == spec.KindFinish && r.role[e.Src] == spec.RolePrefill {
-			finished[e.Req] = true
+		if e.K == spec.KindGrant && r.role[e.Src] == spec.RolePrefill {
+			offered[e.Req] = true
 		}
-		return e.K == spec.KindCancel && r.role[e.Src] == spec.RolePrefill && finished[e.Req] && !admitted[e.Req]
+		return e.K == spec.KindCancel && r.role[e.Src] == spec.RolePrefill && offered[e.Req] && !admitted[e.Req]
 	})
 }
 

@@ -17,11 +17,10 @@ func cancelWhileQueued() Scenario {
 		shapes: map[string]shape{onReference: {
 			modes: []string{modePull},
 			limits: adapters.Limits{
-				DecodeBlocks: 16, Step: 5 * time.Millisecond, HandoffTimeout: 500 * time.Millisecond, AbortTimeout: 300 * time.Millisecond,
-				PeerTimeout: 400 * time.Millisecond, Lease: 600 * time.Millisecond,
+				DecodeBlocks: 16, Step: 10 * time.Millisecond, HandoffTimeout: time.Second,
 			},
 			cast: func(adapters.Limits, adapters.Pace) []part {
-				return append([]part{{name: partVictim, prompt: 40, output: 60}, {name: partLoser, prompt: 40, output: 8}}, chorus(partAfter, afterwards, 40, 3)...)
+				return append([]part{{name: partVictim, prompt: 40, output: 85}, {name: partLoser, prompt: 40, output: 8}}, chorus(partAfter, afterwards, 40, 3)...)
 			},
 			play: playNoRoomAtDecode, hears: []spec.Kind{spec.KindAccept, spec.KindAdmit, spec.KindCancel},
 			branches: []string{room, word},

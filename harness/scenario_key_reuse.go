@@ -14,7 +14,23 @@ func keyReuse() Scenario {
 		ID: "key-reuse", Title: "The key of a cancelled handoff is used again while its transfer runs",
 		Why:      "Chunks, grants and words name a handoff by its key. What was queued under the earlier use of it must not be carried out under the present one.",
 		Branches: []string{open, used},
-		shapes: map[string]shape{onSGLang: {
+		shapes: map[string]shape{onReference: {
+			modes: []string{modePush},
+			plans: map[string]string{modePush: `rules:
+  - name: ` + ruleHold + `
+    when: {access: w, pool: kv, from: prefill, count: 4}
+    do: hold
+    until: {event: idle}
+    limit: 3s
+`},
+			limits: adapters.Limits{AbortTimeout: 4 * time.Second},
+			cast: func(adapters.Limits, adapters.Pace) []part {
+				return append([]part{
+					{name: partLoser, prompt: 128, output: 4, handoff: sameKey}, {name: partAgain, prompt: 128, output: 4, handoff: sameKey},
+				}, chorus(partAfter, afterwards, 64, 3)...)
+			},
+			play: playKeyReuseReference, hears: []spec.Kind{spec.KindCancel, spec.KindEmit},
+		}, onSGLang: {
 			plans:  map[string]string{"": holdOpen("kv", 3)},
 			limits: adapters.Limits{AbortTimeout: 5 * time.Second},
 			args:   []string{"--chunked-prefill-size", "128"},
@@ -54,6 +70,39 @@ func playKeyReuse(ctx context.Context, d *director) error {
 		return err
 	}
 	return d.letGo(ctx)
+}
+
+// playKeyReuseReference does the same on the reference stack, whose four transfer
+// threads each hold a chunk of the first while four more wait behind them.
+func playKeyReuseReference(ctx context.Context, d *director) error {
+	loser, err := d.send(ctx, partLoser)
+	if err != nil {
+		return err
+	}
+	posted := func(s *sent) error {
+		_, err := d.soon(ctx, nth(8, d.at(spec.RolePrefill, spec.KindEmit, ofReq(s.id), ofSignal("XFER_POST"))))
+		return err
+	}
+	if err := d.acted(ctx, ruleHold, 4); err != nil {
+		return err
+	}
+	if err := posted(loser); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	again, err := d.send(ctx, partAgain)
+	if err != nil {
+		return err
+	}
+	if err := posted(again); err != nil {
+		return err
+	}
+	if err := d.release(ruleHold); err != nil {
+		return err
+	}
+	return d.serveAfterwards(ctx)
 }
 
 // keyUsedAgain looks for a handoff that is a further use of a key ("key#1") under

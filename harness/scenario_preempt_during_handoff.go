@@ -9,13 +9,18 @@ import (
 )
 
 func preemptDuringHandoff() Scenario {
+	const taken = "prefill took blocks from a request that it had not finished"
 	const gone, open, cancelled = "decode took a running request's blocks away", "a transfer was open meanwhile", "a request was cancelled that had been preempted"
 	return Scenario{
-		ID: "preempt-during-handoff", Title: "Decode runs out of blocks and preempts a request, which is then cancelled, while a transfer runs",
-		Why:      "A preempted request has no blocks and is not over. Its blocks go to others at once, and its end must not give them back again.",
-		Branches: []string{gone, open, cancelled},
-		shapes: map[string]shape{onSGLang: {
-			plans: map[string]string{"": holdOpen("kv", runners+2)},
+		ID: "preempt-during-handoff", Title: "A stage runs out of blocks and preempts a request, while transfers run",
+		Why: "A preempted request has no blocks and is not over. Its blocks go to others at once, and its end must not give them back again.",
+		shapes: map[string]shape{onReference: {
+			limits:   adapters.Limits{PrefillBlocks: 12, PrefillTokens: 64},
+			workload: plainWorkload(),
+			branches: []string{taken},
+		}, onSGLang: {
+			branches: []string{gone, open, cancelled},
+			plans:    map[string]string{"": holdOpen("kv", runners+2)},
 			cast: func(l adapters.Limits, _ adapters.Pace) []part {
 				parts := []part{{name: partWarm, prompt: 30, output: 4}, {name: partLoser, prompt: 30, output: 8}, {name: partAfter, prompt: 60, output: 8}}
 				return append(parts, chorus("runner", runners, l.DecodeTokens/10, l.DecodeTokens*3/5)...)
@@ -23,6 +28,7 @@ func preemptDuringHandoff() Scenario {
 			play: playPreempt, hears: []spec.Kind{spec.KindAccept, spec.KindCancel, spec.KindFree},
 		}},
 		reach: map[string]func(*recorded) bool{
+			taken:     freedFor("preempt"),
 			gone:      freedFor("preempt"),
 			open:      openAny(func(e *spec.Event) bool { return e.K == spec.KindFree && e.Why == "preempt" }),
 			cancelled: cancelledPreempted,

@@ -1,6 +1,8 @@
 package reference
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -75,6 +77,36 @@ func writeLine(rw http.ResponseWriter, a legAnswer) {
 	_ = json.NewEncoder(rw).Encode(a) // the client may be gone
 	if f, ok := rw.(http.Flusher); ok {
 		f.Flush()
+	}
+}
+
+// spooled keeps what one leg of several would have told the client.
+type spooled struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header, WriteHeader and Write make it an [http.ResponseWriter].
+func (s *spooled) Header() http.Header         { return s.header }
+func (s *spooled) WriteHeader(status int)      { s.status = status }
+func (s *spooled) Write(b []byte) (int, error) { return s.body.Write(b) }
+
+// answer joins its lines: all tokens, and how it ended.
+func (s *spooled) answer() legAnswer {
+	whole := legAnswer{Status: http.StatusBadGateway, Error: "a sample was not answered"}
+	lines := json.NewDecoder(&s.body)
+	var tokens []int32
+	for {
+		var a legAnswer
+		if lines.Decode(&a) != nil {
+			return whole
+		}
+		tokens = append(tokens, a.Tokens...)
+		if a.Done || a.Error != "" {
+			a.Tokens, a.Status = tokens, cmp.Or(a.Status, s.status)
+			return a
+		}
 	}
 }
 

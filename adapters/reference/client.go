@@ -17,10 +17,10 @@ const maxAnswer = 16 << 20
 
 // Generate sends POST /generate to the router and reads the answer's lines.
 func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answer, error) {
-	if r.Handoff != "" || r.Prefill != 0 || r.Decode != 0 || r.Samples > 1 {
-		return adapters.Answer{}, fmt.Errorf("request %s chooses its handoff or its workers, or wants several answers: %w", r.ID, adapters.ErrUnsupported)
+	if r.Prefill != 0 || r.Decode != 0 || r.Samples > maxSamples {
+		return adapters.Answer{}, fmt.Errorf("request %s chooses its workers, or wants more than %d answers: %w", r.ID, maxSamples, adapters.ErrUnsupported)
 	}
-	resp, err := adapters.PostJSON(ctx, s.users, s.clientHTTP.Addr(), "/generate", clientRequest{Req: r.ID, Prompt: r.Prompt, MaxNew: r.Output, Stream: r.Stream})
+	resp, err := adapters.PostJSON(ctx, s.users, s.clientHTTP.Addr(), "/generate", clientRequest{Req: r.ID, Prompt: r.Prompt, MaxNew: r.Output, Stream: r.Stream, Handoff: r.Handoff, Samples: r.Samples})
 	if err != nil {
 		return adapters.Answer{Outcome: spec.OutcomeError}, err
 	}

@@ -19,6 +19,10 @@ type workerConfig struct {
 	Host      string          `json:"host"`
 	Failpoint string          `json:"failpoint,omitempty"`
 	Limits    adapters.Limits `json:"limits"`
+	// PrefixCache lets prefill keep blocks of prompts for later ones.
+	PrefixCache bool `json:"prefix_cache,omitempty"`
+	// Clock is how far this worker's clock stands off: two hosts share none.
+	Clock time.Duration `json:"clock,omitempty"`
 	// Addresses as this worker is to use them: those of the proxies.
 	PrefillHTTP string `json:"prefill_http,omitempty"`
 	DecodeHTTP  string `json:"decode_http,omitempty"`
@@ -59,5 +63,6 @@ const (
 	xferThreads  = 4
 	chunkBlocks  = 2 // blocks of one transfer
 	keyReuse     = 16
+	maxSamples   = 16
 	tombstoneCap = 4096
 )

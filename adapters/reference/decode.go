@@ -156,14 +156,14 @@ func relay(rw http.ResponseWriter, stream bool, out <-chan legAnswer, gone <-cha
 
 func (d *decode) abortRequest(req string) {
 	for _, r := range slices.Clone(d.queue) {
-		if r.leg.Req == req {
+		if r.leg.Req == req || r.leg.Client == req {
 			d.cancel(r, "client")
 		}
 	}
 }
 
 func (d *decode) arrive(r *decodeReq) {
-	if d.legsSeen.has(r.leg.Handoff) { // a leg that comes twice changes nothing
+	if d.legsSeen.has(r.leg.Handoff) && d.w.cfg.Defect != defSharedKey { // a leg that comes twice changes nothing
 		d.answer(r, spec.OutcomeError, http.StatusConflict, "this handoff is known already")
 		return
 	}
@@ -184,6 +184,10 @@ func (d *decode) arrive(r *decodeReq) {
 	}
 	if p != nil && p.To != d.w.cfg.ID { // granted to an earlier incarnation
 		d.finish(r, spec.OutcomeError, 503, "the state was granted to a worker that is gone")
+		return
+	}
+	if p != nil && d.w.cfg.Defect == defForeignClock && d.w.now().UnixNano() > p.Until {
+		d.finish(r, spec.OutcomeError, 503, "the lease has run out")
 		return
 	}
 	d.w.record(spec.Event{K: spec.KindAdmit, Req: req, Handoff: h, Need: &need, Unit: "token"})
@@ -286,11 +290,25 @@ func (d *decode) hasRead(r *decodeReq, err error) {
 	}
 }
 
+// find gives the request that a word is about. A handoff's name holds the number of
+// its key's use.
+func (d *decode) find(handoff string) *decodeReq {
+	if r := d.reqs[handoff]; r != nil || d.w.cfg.Defect != defStaleAck {
+		return r
+	}
+	for _, r := range d.queue {
+		if rawKey(r.leg.Handoff) == rawKey(handoff) {
+			return r
+		}
+	}
+	return nil
+}
+
 func (d *decode) message(m *Message) {
 	if m.Signal == sigAbortAck {
 		delete(d.asked, m.Handoff)
 	}
-	r := d.reqs[m.Handoff]
+	r := d.find(m.Handoff)
 	if r == nil {
 		if late := d.released[m.Handoff]; late != nil && m.Signal == sigAbortAck {
 			delete(d.released, m.Handoff)

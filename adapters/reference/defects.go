@@ -49,6 +49,15 @@ const (
 	defQueuedForgets = "queued-cancel-forgets-peer"
 	defOffloadEvicts = "offload-evicts-running"
 	defOffloadFinish = "finish-ignores-offload"
+
+	defStaleAck       = "stale-ack-accepted"
+	defStaleChunk     = "queued-chunk-outlives-key"
+	defStaleReference = "stale-reference-served"
+	defForeignClock   = "deadline-across-clocks"
+	defSweepStops     = "sweep-stops-at-renewed"
+	defSharedKey      = "samples-share-key"
+	defUncounted      = "reader-not-a-holder"
+	defPreemptHands   = "preempted-handed-off"
 )
 
 // DefectByName finds a defect in the registry.

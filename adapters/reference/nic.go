@@ -33,6 +33,7 @@ const (
 // a handoff no access under it touches memory.
 type NIC struct {
 	pools map[string]*pool
+	key   func(handoff string) string // what a handoff's memory is protected by
 	ln    net.Listener
 	wg    sync.WaitGroup
 
@@ -47,7 +48,7 @@ func newNIC(addr string, pools map[string]*pool) (*NIC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NIC: %w", err)
 	}
-	n := &NIC{pools: pools, ln: ln, revoked: map[string]bool{}, conns: map[net.Conn]bool{}}
+	n := &NIC{pools: pools, key: func(handoff string) string { return handoff }, ln: ln, revoked: map[string]bool{}, conns: map[net.Conn]bool{}}
 	n.wg.Add(1)
 	go n.accept()
 	return n, nil
@@ -61,7 +62,15 @@ func (n *NIC) Addr() string { return n.ln.Addr().String() }
 func (n *NIC) Revoke(handoff string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.revoked[handoff] = true
+	n.revoked[n.key(handoff)] = true
+}
+
+// Permit opens a handoff's key. A handoff has a key of its own, so that none that
+// was revoked is ever opened again.
+func (n *NIC) Permit(handoff string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.revoked, n.key(handoff))
 }
 
 func (n *NIC) accept() {
@@ -107,7 +116,7 @@ func (n *NIC) serve(c net.Conn) {
 func (n *NIC) access(r *nicRequest) (byte, []byte) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if n.revoked[r.key] {
+	if n.revoked[n.key(r.key)] {
 		return nicRevoked, make([]byte, r.answerLen())
 	}
 	p := n.pools[r.pool]

@@ -19,6 +19,7 @@ type prefill struct {
 	reqs      map[string]*prefillReq // by handoff
 	queue     []*prefillReq          // admitted, in order of arrival
 	early     map[string]*earlyGrant // METADATA that came before the leg
+	cache     *prefixCache           // nil for none
 	tombs     *tombstones
 	legsSeen  *tombstones // legs that came
 	legs      int
@@ -40,6 +41,7 @@ type prefillReq struct {
 	meta   *Message // push: decode's grant
 	slot   []int64
 	blocks []int64
+	reads  []*cachedBlock // those of blocks that the prefix cache has too
 	state  kvState
 	kv     []byte // what has been computed
 	chunk  int64
@@ -61,6 +63,9 @@ func newPrefill(w *worker) *prefill {
 	p := &prefill{
 		w: w, kv: newPool("kv", "kv", l.PrefillBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
 		reqs: map[string]*prefillReq{}, early: map[string]*earlyGrant{}, tombs: newTombstones(tombstoneCap), legsSeen: newTombstones(tombstoneCap),
+	}
+	if w.cfg.PrefixCache {
+		p.cache = newPrefixCache()
 	}
 	p.xfer = newTransferThreads(w, p.kv)
 	w.capacity(l.PrefillTokens, "what the pool and one batch hold")
@@ -99,7 +104,7 @@ func (p *prefill) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 
 func (p *prefill) abort(req string) {
 	for _, r := range slices.Clone(p.queue) {
-		if r.leg.Req == req {
+		if r.leg.Req == req || r.leg.Client == req {
 			p.cancel(r, "client")
 		}
 	}
@@ -108,7 +113,7 @@ func (p *prefill) abort(req string) {
 // arrive decides on admission: by what this stage can process, not by the
 // configured context.
 func (p *prefill) arrive(r *prefillReq) {
-	if p.reqs[r.leg.Handoff] != nil || p.legsSeen.has(r.leg.Handoff) { // a leg that comes twice changes nothing
+	if (p.reqs[r.leg.Handoff] != nil || p.legsSeen.has(r.leg.Handoff)) && p.w.cfg.Defect != defSharedKey { // a leg that comes twice changes nothing
 		r.answer <- legAnswer{Status: http.StatusConflict, Error: "this handoff is known already"}
 		return
 	}
@@ -242,7 +247,7 @@ func (p *prefill) halt(r *prefillReq, outcome spec.Outcome, why string, status i
 // it give its blocks back and say drained.
 func (p *prefill) settle(r *prefillReq) {
 	if r.stopped && p.w.cfg.Defect == defSourceFreed {
-		p.w.free(p.kv, &r.leg, r.blocks, r.why, "")
+		p.giveBack(r, r.why, "")
 		r.blocks = nil
 	}
 	if !r.stopped || r.flow != nil && r.flow.outstanding > 0 && !r.forsaken {
@@ -277,7 +282,10 @@ func (p *prefill) end(r *prefillReq, outcome spec.Outcome, status int) {
 
 // release gives everything back and forgets the request.
 func (p *prefill) release(r *prefillReq, why, by string) {
-	p.w.free(p.kv, &r.leg, r.blocks, why, by)
+	if !r.leasedTo.IsZero() && p.reqs[r.leg.Handoff] == r { // its leg was answered, and only now it ends
+		p.w.record(spec.Event{K: spec.KindFinish, Req: r.leg.Req, Handoff: r.leg.Handoff, Result: spec.OutcomeLength, Status: 200})
+	}
+	p.giveBack(r, why, by)
 	p.w.free(p.slots, &r.leg, r.slot, why, by)
 	delete(p.reqs, r.leg.Handoff)
 	p.queue = remove(p.queue, r)
@@ -291,22 +299,33 @@ func (p *prefill) step(now time.Time) {
 		if r.stopped || !r.leasedTo.IsZero() || p.w.cfg.Mode == Push && r.meta == nil {
 			continue
 		}
-		if r.blocks == nil && !p.start(r) {
+		if !p.advance(r) {
 			break // in order: a large prompt is not overtaken for ever
 		}
-		p.compute(r)
 	}
 	p.expire(now)
 }
 
-func (p *prefill) start(r *prefillReq) bool {
-	n := blocksFor(len(r.prompt))
-	if len(p.kv.free) < n || len(p.slots.free) < 1 {
-		return false
+// advance computes a request's next chunk, and reports whether there was room for it.
+func (p *prefill) advance(r *prefillReq) bool {
+	if r.flow == nil {
+		if len(p.slots.free) < 1 {
+			return false
+		}
+		r.slot = p.w.lease(p.slots, &r.leg, 1)
+		r.flow = newFlow(p.w.ctx, r.leg.Handoff, r.leg.Req)
 	}
-	r.slot = p.w.lease(p.slots, &r.leg, 1)
-	r.blocks = p.w.lease(p.kv, &r.leg, n)
-	r.flow = newFlow(p.w.ctx, r.leg.Handoff, r.leg.Req)
+	if len(r.blocks) == 0 {
+		p.reuse(r)
+	}
+	end := min(len(r.kv)/tokenBytes+chunkBlocks*BlockTokens, len(r.prompt))
+	if n := blocksFor(end) - len(r.blocks); n > 0 {
+		if !p.room(r, n) {
+			return false
+		}
+		r.blocks = append(r.blocks, p.w.lease(p.kv, &r.leg, n)...)
+	}
+	p.compute(r)
 	return true
 }
 
@@ -319,23 +338,32 @@ func (p *prefill) compute(r *prefillReq) {
 	end := min(done+chunkBlocks*BlockTokens, len(r.prompt))
 	first, last := done/BlockTokens, blocksFor(end)
 	blocks := r.blocks[first:last]
-	part := kvOf(&r.state, r.prompt[done:end])
+	var part []byte
+	states := make([]kvState, 0, len(blocks))
+	for at := done; at < end; at += BlockTokens {
+		part = append(part, kvOf(&r.state, r.prompt[at:min(at+BlockTokens, end)])...)
+		states = append(states, r.state)
+	}
 	p.w.within(p.kv, "w", blocks, r.leg.Req, func() { p.kv.writeBlocks(blocks, 0, part) })
 	r.kv = append(r.kv, part...)
+	for i := range (end - done) / BlockTokens { // full ones
+		p.keep(r, blocks[i], states[i])
+	}
 	p.w.digests(r.leg.Handoff, r.leg.Req, "source", p.kv.name, first, blocks, part)
 	if p.w.cfg.Mode == Push {
-		p.pass(r, blocks, r.meta.Blocks[first:last], len(part))
+		p.pass(r, blocks, first, len(part))
 	} else if end == len(r.prompt) {
 		p.lease(r)
 	}
 }
 
 // pass posts the write of one chunk into decode's blocks.
-func (p *prefill) pass(r *prefillReq, local, remote []int64, n int) {
+func (p *prefill) pass(r *prefillReq, local []int64, first, n int) {
 	r.chunk++
+	remote := r.meta.Blocks[first : first+len(local)]
 	p.xfer.start(&transfer{
 		flow: r.flow, mode: "w", chunk: r.chunk, peer: r.meta.From, role: spec.RoleDecode, nic: r.meta.NIC,
-		pool: "kv", remote: remote, size: blockBytes, local: local, n: n,
+		pool: "kv", remote: remote, size: blockBytes, local: local, n: n, of: r.meta.Blocks, first: first,
 		done: func(err error, _ string) { p.passed(r, err) },
 	})
 }
@@ -390,17 +418,17 @@ func (p *prefill) writeLate(r *prefillReq) {
 func (p *prefill) lease(r *prefillReq) {
 	h, req := r.leg.Handoff, r.leg.Req
 	r.leasedTo = p.w.now().Add(p.w.cfg.Limits.Lease)
+	p.w.nic.Permit(h)
 	p.w.record(spec.Event{
 		K: spec.KindGrant, Handoff: h, Pool: p.kv.name, Blocks: spec.MakeBlocks(r.blocks...), To: r.leg.Decode, Mode: "r", Req: req,
 	})
 	sig := p.w.nextID("s")
 	p.w.record(spec.Event{K: spec.KindEmit, Sig: sig, Signal: sigParams, Handoff: h, Req: req, To: r.leg.Decode})
-	p.w.record(spec.Event{K: spec.KindFinish, Req: req, Handoff: h, Result: spec.OutcomeLength, Status: 200})
 	p.w.publish()
 	r.answered = true
 	r.answer <- legAnswer{Status: 200, Outcome: string(spec.OutcomeLength), Done: true, KVParams: &kvParams{
 		Sig: sig, Handoff: h, Worker: p.w.cfg.ID, To: r.leg.Decode, NIC: p.w.nic.Addr(), Blocks: r.blocks,
-		First: nextToken(r.kv), Prompted: len(r.prompt),
+		First: nextToken(r.kv), Prompted: len(r.prompt), Until: r.leasedTo.UnixNano(),
 	}}
 }
 
@@ -436,6 +464,8 @@ func (p *prefill) expire(now time.Time) {
 		switch {
 		case !r.leasedTo.IsZero() && now.After(r.leasedTo):
 			p.leaseOver(r)
+		case !r.leasedTo.IsZero() && p.w.cfg.Defect == defSweepStops:
+			return
 		case r.leasedTo.IsZero() && !r.stopped && p.w.cfg.Mode == Push && r.meta == nil && now.Sub(r.since) > l.HandoffTimeout:
 			p.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no METADATA", After: int64(l.HandoffTimeout)})
 			p.halt(r, spec.OutcomeError, "timeout", 504)
@@ -449,7 +479,7 @@ func (p *prefill) expire(now time.Time) {
 func (p *prefill) leaseOver(r *prefillReq) {
 	p.w.record(spec.Event{K: spec.KindExpire, Handoff: r.leg.Handoff, Why: "lease", After: int64(p.w.cfg.Limits.Lease)})
 	switch p.w.cfg.Defect {
-	case defLeaseReuse:
+	case defLeaseReuse, defForeignClock: // the reader's own clock is to stop it
 	case defDoubleRelease:
 		p.w.fence(&r.leg, "lease")
 		defer p.tombs.keep(r)

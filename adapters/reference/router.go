@@ -2,6 +2,7 @@ package reference
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"conform/adapters"
@@ -22,7 +24,8 @@ type router struct {
 	client   *http.Client
 	active   int
 	requests int
-	seen     *tombstones // requests that came, by rid
+	seen     *tombstones    // requests that came, by rid
+	uses     map[string]int // of keys that clients chose
 }
 
 // clientRequest is the body of POST /generate.
@@ -31,10 +34,13 @@ type clientRequest struct {
 	Prompt []int32 `json:"prompt"`
 	MaxNew int     `json:"max_new_tokens"`
 	Stream bool    `json:"stream"`
+	// Handoff is a key of the client's choice, "" for one of the router's.
+	Handoff string `json:"key,omitempty"`
+	Samples int    `json:"n,omitempty"` // answers to the one prompt; 0 and 1 are one
 }
 
 func newRouter(w *worker) *router {
-	return &router{w: w, seen: newTombstones(tombstoneCap), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	return &router{w: w, seen: newTombstones(tombstoneCap), uses: map[string]int{}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 }
 
 func (ro *router) pools() []*pool   { return nil }
@@ -45,6 +51,20 @@ func (ro *router) load() load       { return load{Requests: ro.active} }
 func (ro *router) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /generate", ro.handleGenerate)
 	mux.HandleFunc("POST /abort", ro.handleAbort)
+}
+
+// useOf names the next use of a key that a client chose: the first by the key
+// itself, each further one with its number. It gives "" once there are too many keys.
+func (ro *router) useOf(key string) string {
+	n, known := ro.uses[key]
+	if !known && len(ro.uses) >= tombstoneCap {
+		return ""
+	}
+	ro.uses[key]++
+	if n == 0 {
+		return key
+	}
+	return fmt.Sprintf("%s#%d", key, n)
 }
 
 // handoffKey names a use of a key: keys come round, as engines' do, and carry
@@ -65,40 +85,101 @@ func (ro *router) handoffKey() string {
 
 func (ro *router) handleGenerate(rw http.ResponseWriter, hr *http.Request) {
 	var c clientRequest
-	if err := readJSON(hr, &c); err != nil || c.Req == "" || len(c.Prompt) == 0 || c.MaxNew < 1 {
-		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected rid, prompt (token ids) and max_new_tokens from 1"})
+	if err := readJSON(hr, &c); err != nil || c.Req == "" || len(c.Prompt) == 0 || c.MaxNew < 1 || c.Samples < 0 || c.Samples > maxSamples || strings.Contains(c.Handoff, "#") {
+		writeJSON(rw, http.StatusBadRequest, legAnswer{Error: "expected rid, prompt (token ids), max_new_tokens from 1, n from 1 to 16, a key without #"})
 		return
 	}
-	l := leg{Req: c.Req, Prompt: c.Prompt, MaxNew: c.MaxNew, Stream: c.Stream}
-	again := false
-	if err := ro.w.call(hr.Context(), func() { again = !ro.begin(&l) }); err != nil {
+	legs := ro.legs(c)
+	begun := false
+	if err := ro.w.call(hr.Context(), func() { begun = ro.begin(legs, c.Handoff) }); err != nil {
 		return
 	}
-	if again {
+	if !begun {
 		writeJSON(rw, http.StatusConflict, legAnswer{Error: "a request of this rid has come already", Done: true})
 		return
 	}
 	defer ro.w.post(func() { ro.active-- })
 	out := &clientAnswer{rw: rw}
-	if ro.w.cfg.Mode == Push {
-		ro.push(hr.Context(), l, out)
+	if len(legs) > 1 {
+		ro.several(hr.Context(), legs, out)
 	} else {
-		ro.pull(hr.Context(), l, out)
+		ro.serve(hr.Context(), legs[0], out)
 	}
 	out.close()
+	l := legs[0]
+	l.Req = c.Req
 	ro.w.post(func() { ro.finish(l, hr.Context().Err() != nil, out) })
 }
 
-// begin gives a request its handoff, unless one of its name has come before: a
+// legs are the requests that a client's request becomes: one, or one a sample.
+func (ro *router) legs(c clientRequest) []leg {
+	legs := make([]leg, max(c.Samples, 1))
+	for i := range legs {
+		legs[i] = leg{Req: c.Req, Prompt: c.Prompt, MaxNew: c.MaxNew, Stream: c.Stream}
+		if len(legs) > 1 {
+			legs[i].Req, legs[i].Client, legs[i].Stream = fmt.Sprintf("%s.%d", c.Req, i), c.Req, false
+		}
+	}
+	return legs
+}
+
+func (ro *router) serve(ctx context.Context, l leg, out *clientAnswer) {
+	if ro.w.cfg.Mode == Push {
+		ro.push(ctx, l, out)
+	} else {
+		ro.pull(ctx, l, out)
+	}
+}
+
+// several serves the samples of one request side by side. The client gets the
+// tokens of each, one after the other, or the first error.
+func (ro *router) several(ctx context.Context, legs []leg, out *clientAnswer) {
+	answers := make([]*spooled, len(legs))
+	var wg sync.WaitGroup
+	for i := range legs {
+		answers[i] = &spooled{header: http.Header{}}
+		wg.Go(func() {
+			part := &clientAnswer{rw: answers[i]}
+			ro.serve(ctx, legs[i], part)
+			part.close()
+		})
+	}
+	wg.Wait()
+	var tokens []int32
+	for _, s := range answers {
+		a := s.answer()
+		if a.Status >= 300 {
+			out.fail(a)
+			return
+		}
+		tokens = append(tokens, a.Tokens...)
+	}
+	out.line(http.StatusOK, legAnswer{Tokens: tokens, Done: true, Status: http.StatusOK, Outcome: string(spec.OutcomeOK)})
+}
+
+// begin gives each leg its handoff, unless a request of its name has come before: a
 // client's retry must not run twice under one name.
-func (ro *router) begin(l *leg) bool {
-	if ro.seen.has(l.Req) {
+func (ro *router) begin(legs []leg, key string) bool {
+	client := cmp.Or(legs[0].Client, legs[0].Req)
+	if ro.seen.has(client) {
 		return false
 	}
-	ro.seen.add(l.Req, sigFailed)
+	for i := range legs {
+		switch {
+		case i > 0 && ro.w.cfg.Defect == defSharedKey:
+			legs[i].Handoff = legs[0].Handoff
+		case key != "":
+			legs[i].Handoff = ro.useOf(key)
+		default:
+			legs[i].Handoff = ro.handoffKey()
+		}
+		if legs[i].Handoff == "" {
+			return false
+		}
+		ro.w.record(spec.Event{K: spec.KindOffer, Req: client, Handoff: legs[i].Handoff})
+	}
+	ro.seen.add(client, sigFailed)
 	ro.active++
-	l.Handoff = ro.handoffKey()
-	ro.w.record(spec.Event{K: spec.KindOffer, Req: l.Req, Handoff: l.Handoff})
 	return true
 }
 

@@ -49,6 +49,9 @@ func (Adapter) Pace() adapters.Pace {
 	}
 }
 
+// argPrefixCache is the one argument that the stack takes.
+const argPrefixCache = "--prefix-cache"
+
 // ErrConfig marks a configuration that the stack can't be started with.
 var ErrConfig = errors.New("the reference stack can't be started like this")
 
@@ -58,6 +61,11 @@ func check(cfg adapters.Config) error {
 	}
 	if _, ok := DefectByName(cfg.Defect); cfg.Defect != "" && !ok {
 		return fmt.Errorf("%w: unknown defect %q", ErrConfig, cfg.Defect)
+	}
+	for _, a := range cfg.Args {
+		if a != argPrefixCache {
+			return fmt.Errorf("%w: argument %q, expected %s or none", ErrConfig, a, argPrefixCache)
+		}
 	}
 	if t := cfg.Topology.Filled(); t != (adapters.Topology{Prefill: 1, Decode: 1, PrefillTP: 1, DecodeTP: 1}) {
 		return fmt.Errorf("%w: it has one worker of each role", ErrConfig)
@@ -156,10 +164,16 @@ func decodeHTTP(_ *http.Request, body []byte) faults.Point {
 	return faults.Point{Req: b.Req, Handoff: b.Handoff}
 }
 
+// decodeClock is how far decode's clock stands off prefill's.
+const decodeClock = -time.Hour
+
 func (s *stack) workerConfig(role spec.Role, id string) workerConfig {
 	c := workerConfig{
 		ID: id, Role: role, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: s.cfg.Host,
-		Failpoint: s.cfg.Failpoint, Limits: s.limits,
+		Failpoint: s.cfg.Failpoint, Limits: s.limits, PrefixCache: slices.Contains(s.cfg.Args, argPrefixCache),
+	}
+	if role == spec.RoleDecode {
+		c.Clock = decodeClock
 	}
 	if s.prefillHTTP != nil { // unless it is described only
 		c.PrefillHTTP, c.DecodeHTTP = s.prefillHTTP.Addr(), s.decodeHTTP.Addr()

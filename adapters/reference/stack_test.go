@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -154,7 +155,7 @@ func TestAbortAtOneStage(t *testing.T) {
 
 func TestWhatTheStackCannotDoIsRefused(t *testing.T) {
 	s := startStack(t, adapters.Config{Mode: Push})
-	for _, r := range []adapters.Request{{ID: "r", Prompt: []int32{1}, Output: 1, Handoff: "room-1"}, {ID: "r", Prompt: []int32{1}, Output: 1, Decode: 1}} {
+	for _, r := range []adapters.Request{{ID: "r", Prompt: []int32{1}, Output: 1, Samples: maxSamples + 1}, {ID: "r", Prompt: []int32{1}, Output: 1, Decode: 1}} {
 		_, err := s.Generate(t.Context(), r)
 		require.ErrorIs(t, err, adapters.ErrUnsupported)
 	}
@@ -272,4 +273,36 @@ func TestOrphansEndAndKeepTheirTrace(t *testing.T) {
 		n++
 	}
 	require.Greater(t, n, 50)
+}
+
+// A client may choose a key, again too, and ask for several answers.
+func TestKeysAndSamplesOfTheClientsChoice(t *testing.T) {
+	for _, mode := range []string{Push, Pull} {
+		t.Run(mode, func(t *testing.T) {
+			s := startStack(t, adapters.Config{Mode: mode})
+			prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
+			right := s.Reference(prompt, 3)
+			for i, id := range []string{"a", "b"} {
+				a, err := s.Generate(t.Context(), adapters.Request{ID: id, Prompt: prompt, Output: 3, Handoff: "room-77"})
+				require.NoError(t, err)
+				require.Equal(t, right, a.Tokens, "use %d of the key", i)
+			}
+			a, err := s.Generate(t.Context(), adapters.Request{ID: "c", Prompt: prompt, Output: 3, Samples: 3})
+			require.NoError(t, err)
+			require.Equal(t, slices.Repeat(right, 3), a.Tokens)
+			a, err = s.Generate(t.Context(), adapters.Request{ID: "d", Prompt: make([]int32, s.Limits().PrefillTokens+1), Output: 3, Samples: 2})
+			require.NoError(t, err)
+			require.Equal(t, spec.OutcomeRejected, a.Outcome, "the first sample's refusal is the answer")
+			s.awaitIdle()
+			require.NoError(t, s.Stop(t.Context()))
+			keys := map[string]bool{}
+			for _, e := range s.trace().Events {
+				if e.K == spec.KindOffer {
+					keys[e.Handoff] = true
+				}
+			}
+			require.True(t, keys["room-77"] && keys["room-77#1"], "%v", keys)
+			require.Len(t, keys, 7, "each sample has a key of its own")
+		})
+	}
 }

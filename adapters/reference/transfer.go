@@ -49,8 +49,10 @@ type transfer struct {
 	remote []int64
 	size   int // bytes of one of the peer's blocks
 	local  []int64
-	n      int    // bytes
-	data   []byte // what to write, where it does not come from local blocks
+	n      int     // bytes
+	data   []byte  // what to write, where it does not come from local blocks
+	of     []int64 // all blocks of the grant, of which remote are those from first on
+	first  int
 	done   func(err error, by string)
 
 	post string // the sig that handed it over
@@ -62,6 +64,7 @@ type transferThreads struct {
 	kv   *pool
 	jobs chan *transfer
 
+	latest  sync.Map     // only the defect queued-chunk-outlives-key: the latest transfer by raw key
 	running atomic.Int64 // transfers that a thread has in hand
 }
 
@@ -80,6 +83,9 @@ func newTransferThreads(w *worker, kv *pool) *transferThreads {
 // start hands a transfer to the threads. Only the scheduler calls it.
 func (t *transferThreads) start(x *transfer) {
 	x.flow.outstanding++
+	if t.w.cfg.Defect == defStaleChunk && len(x.of) > 0 {
+		t.latest.Store(rawKey(x.flow.handoff), x)
+	}
 	x.post = t.w.nextID("s")
 	t.w.record(spec.Event{K: spec.KindEmit, Sig: x.post, Signal: sigXferPost, Handoff: x.flow.handoff, Req: x.flow.req})
 	select {
@@ -147,7 +153,7 @@ func (t *transferThreads) perform(thread string, x *transfer, peer *nicPeer) boo
 func (t *transferThreads) begin(thread string, x *transfer) (accesses []string, began bool) {
 	x.flow.mu.Lock()
 	defer x.flow.mu.Unlock()
-	if x.flow.stopped {
+	if x.flow.stopped && !t.readdress(x) {
 		return nil, false
 	}
 	w := t.w
@@ -166,6 +172,22 @@ func (t *transferThreads) begin(thread string, x *transfer) (accesses []string, 
 	}
 	w.publish()
 	return accesses, true
+}
+
+// readdress is the defect queued-chunk-outlives-key: a chunk looks for the state and
+// the destination of its key when its turn comes, and finds those of the key's next use.
+func (t *transferThreads) readdress(x *transfer) bool {
+	found, ok := t.latest.Load(rawKey(x.flow.handoff))
+	if !ok {
+		return false
+	}
+	now := found.(*transfer)
+	last := x.first + len(x.remote)
+	if now.flow == x.flow || len(x.of) == 0 || last > len(now.of) {
+		return false
+	}
+	x.remote = now.of[x.first:last]
+	return true
 }
 
 // move carries the bytes. The failpoint stands between the post and the bytes: a

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"conform/faults"
 	"conform/spec"
@@ -30,6 +31,12 @@ const (
 	wireMaxBytes  = 1 << 20
 	maxTokensWire = 1 << 16
 )
+
+// rawKey is a handoff's key without the number of its use.
+func rawKey(handoff string) string {
+	key, _, _ := strings.Cut(handoff, "#")
+	return key
+}
 
 // claims is the documented predicate of each kind of signal.
 func claims(signal string) spec.Predicate {
@@ -100,11 +107,13 @@ type kvParams struct {
 	Blocks   []int64 `json:"blocks"`
 	First    int32   `json:"first_token"`
 	Prompted int     `json:"prompt_tokens"`
+	Until    int64   `json:"until"` // ns: the end of the lease, by prefill's clock
 }
 
 // leg is what the router sends to a stage.
 type leg struct {
 	Req      string    `json:"req"`
+	Client   string    `json:"client,omitempty"` // the client's request, where this is a sample of it
 	Handoff  string    `json:"handoff"`
 	Prompt   []int32   `json:"prompt"`
 	MaxNew   int       `json:"max_new_tokens"`

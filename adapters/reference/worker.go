@@ -136,6 +136,9 @@ func (w *worker) listen() error {
 		if err != nil {
 			return err
 		}
+		if w.cfg.Defect == defStaleReference {
+			nic.key = rawKey
+		}
 		w.nic = nic
 		ctl, err := zmtp.Listen("127.0.0.1:0")
 		if err != nil {
@@ -183,8 +186,8 @@ func (w *worker) serve() (orderly bool) {
 		select {
 		case f := <-w.inbox:
 			f()
-		case now := <-tick.C:
-			w.stage.step(now)
+		case <-tick.C:
+			w.stage.step(w.now())
 		case orderly = <-ended:
 			return orderly
 		}
@@ -275,7 +278,7 @@ func (w *worker) call(ctx context.Context, f func()) error {
 }
 
 // now is the time of this worker's own clock, by which every deadline is set.
-func (w *worker) now() time.Time { return time.Now() }
+func (w *worker) now() time.Time { return time.Now().Add(w.cfg.Clock) }
 
 func (w *worker) record(e spec.Event) { w.rec.Record(e) }
 
