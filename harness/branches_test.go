@@ -17,6 +17,8 @@ func newTape(workers ...string) *tape {
 	for _, w := range workers {
 		role := spec.RolePrefill
 		switch w[0] {
+		case 'r':
+			role = spec.RoleRouter
 		case 'd':
 			role = spec.RoleDecode
 		case 'c':
@@ -100,6 +102,16 @@ func TestBranchesNeedEachOfTheirEvents(t *testing.T) {
 			add("p0", spec.Event{K: spec.KindGrant, Req: "r"})), []int{1, 2}},
 		"successAfterCancel": {successAfterCancel, newTape("d0").add("d0", spec.Event{K: spec.KindCancel, Req: "r"}).
 			add("d0", spec.Event{K: spec.KindObserve, Req: "r", Signal: "STATUS/Success"}), []int{1, 2}},
+		"askedByBoth": {askedByBoth, newTape("d0", "d1").add("d0", spec.Event{K: spec.KindEmit, Signal: "ABORT", Handoff: "k"}).
+			add("d1", spec.Event{K: spec.KindEmit, Signal: "ABORT", Handoff: "k"}), []int{1, 2}},
+		"secondDecode":   {secondDecode, newTape("decode-0.1").add("decode-0.1", spec.Event{K: spec.KindFinish, Result: spec.OutcomeOK}), []int{1}},
+		"offeredSeveral": {offeredSeveral, newTape("router").add("router", spec.Event{K: spec.KindOffer, Req: "r"}).add("router", spec.Event{K: spec.KindOffer, Req: "r"}), []int{1, 2}},
+		"referenceLate": {referenceLate, newTape("p0", "d0").add("p0", spec.Event{K: spec.KindExpire, Handoff: "k"}).
+			add("d0", spec.Event{K: spec.KindObserve, Signal: "KV_PARAMS", Handoff: "k"}), []int{1, 2}},
+		"keyGrantedAgain": {keyGrantedAgain, newTape("p0").add("p0", spec.Event{K: spec.KindExpire, Handoff: "k"}).
+			add("p0", spec.Event{K: spec.KindGrant, Handoff: "k#1"}), []int{1, 2}},
+		"renewedLater": {renewedLater, newTape("p0").add("p0", spec.Event{K: spec.KindGrant, Handoff: "k"}).
+			add("p0", spec.Event{K: spec.KindObserve, Signal: "HEARTBEAT", Handoff: "other"}), []int{1, 2}},
 		"bothAccepted": {bothAccepted, newTape("d0", "d1").
 			add("d0", spec.Event{K: spec.KindAccept}).add("d1", spec.Event{K: spec.KindAccept}), []int{1, 2}},
 		"keyOfSeveral": {keyOfSeveral, newTape("p0").add("p0", spec.Event{K: spec.KindAdmit, Handoff: "k#1"}), []int{1}},
@@ -145,6 +157,12 @@ func TestBranchesNeedTheirOrder(t *testing.T) {
 		"blocks before it was cancelled": {cancelledUnleased, newTape("d0").add("d0", spec.Event{K: spec.KindAlloc, Req: "r"}).add("d0", cancelled)},
 		"decode has it": {cancelledBetween, newTape("p0", "d0").add("p0", spec.Event{K: spec.KindGrant, Req: "r"}).
 			add("p0", cancelled).add("d0", spec.Event{K: spec.KindAdmit, Req: "r"})},
+		"one rank asked twice": {askedByBoth, newTape("d0").add("d0", spec.Event{K: spec.KindEmit, Signal: "ABORT", Handoff: "k"}).
+			add("d0", spec.Event{K: spec.KindEmit, Signal: "ABORT", Handoff: "k"})},
+		"renewed itself": {renewedLater, newTape("p0").add("p0", spec.Event{K: spec.KindGrant, Handoff: "k"}).
+			add("p0", spec.Event{K: spec.KindObserve, Signal: "HEARTBEAT", Handoff: "k"})},
+		"the reference in time": {referenceLate, newTape("p0", "d0").add("d0", spec.Event{K: spec.KindObserve, Signal: "KV_PARAMS", Handoff: "k"}).
+			add("p0", spec.Event{K: spec.KindExpire, Handoff: "k"})},
 		"the key again after the transfer": {keyUsedAgain, newTape("p0", "d0").write("w", "k", "r", "kv").end("w").
 			add("d0", spec.Event{K: spec.KindEmit, Signal: "METADATA", Handoff: "k#1"})},
 		"slots after the transfer": {slotsWentRound, newTape("p0", "d0").add("d0", spec.Event{K: spec.KindPool, Pool: "aux", Count: 2}).

@@ -110,7 +110,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
-		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(), referenceStale(), leaseRenewed(), prefixShared(),
+		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(), referenceStale(), leaseRenewed(), prefixShared(), twoDecodeRanks(), decodeRestarted(),
 		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), offloadFinish(), mixedLoad(),
 	}
 }

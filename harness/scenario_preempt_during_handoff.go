@@ -11,12 +11,14 @@ import (
 func preemptDuringHandoff() Scenario {
 	const taken = "prefill took blocks from a request that it had not finished"
 	const gone, open, cancelled = "decode took a running request's blocks away", "a transfer was open meanwhile", "a request was cancelled that had been preempted"
+	large := plainWorkload()
+	large.prompt = [2]int{24, 64}
 	return Scenario{
 		ID: "preempt-during-handoff", Title: "A stage runs out of blocks and preempts a request, while transfers run",
 		Why: "A preempted request has no blocks and is not over. Its blocks go to others at once, and its end must not give them back again.",
 		shapes: map[string]shape{onReference: {
-			limits:   adapters.Limits{PrefillBlocks: 12, PrefillTokens: 64},
-			workload: plainWorkload(),
+			limits:   adapters.Limits{PrefillBlocks: 9, PrefillTokens: 64},
+			workload: large,
 			branches: []string{taken},
 		}, onSGLang: {
 			branches: []string{gone, open, cancelled},

@@ -11,12 +11,27 @@ import (
 const ruleFailRank = "fail-one-rank"
 
 func twoRanks() Scenario {
+	const held = "a rank's transfer was open when its request was cancelled"
 	const open = "a rank's transfer was open when the request ended at decode"
 	return Scenario{
-		ID: "two-ranks", Title: "One prefill rank's transfer fails while another's runs",
-		Why:      "A word of one rank says nothing of the others. Pages are reusable when each rank that was let in has stopped.",
-		Branches: []string{open},
-		shapes: map[string]shape{onSGLang: {
+		ID: "two-ranks", Title: "A request ends while one prefill rank still writes and another has stopped",
+		Why: "A word of one rank says nothing of the others. Pages are reusable when each rank that was let in has stopped.",
+		shapes: map[string]shape{onReference: {
+			modes: []string{modePush},
+			plans: map[string]string{modePush: `rules:
+  - name: ` + ruleHold + `
+    when: {access: w, pool: kv, from: prefill-0.r1, nth: 1}
+    do: hold
+    until: {event: alloc, pool: kv, same: block}
+    limit: 200ms
+`},
+			topology: adapters.Topology{PrefillTP: 2},
+			cast: func(adapters.Limits, adapters.Pace) []part {
+				return append([]part{{name: partLoser, prompt: 40, output: 4}}, chorus(partAfter, afterwards, 40, 3)...)
+			},
+			play: playRanksReference, branches: []string{held}, hears: []spec.Kind{spec.KindCancel},
+		}, onSGLang: {
+			branches: []string{open},
 			// The first rule that acts on a transfer acts alone.
 			plans: map[string]string{"": `rules:
   - name: ` + ruleFailRank + `
@@ -33,8 +48,24 @@ func twoRanks() Scenario {
 			cast:     castHeld(fifthOfDecode), play: playRanks,
 			hears: []spec.Kind{spec.KindAccept, spec.KindFinish, spec.KindFree},
 		}},
-		reach: map[string]func(*recorded) bool{open: openAtStage(spec.RoleDecode, spec.KindFinish)},
+		reach: map[string]func(*recorded) bool{open: openAtStage(spec.RoleDecode, spec.KindFinish), held: openAtStage(spec.RoleDecode, spec.KindCancel)},
 	}
+}
+
+// playRanksReference cancels a request while one rank's transfer is held and the
+// other's has ended.
+func playRanksReference(ctx context.Context, d *director) error {
+	loser, err := d.send(ctx, partLoser)
+	if err != nil {
+		return err
+	}
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
+		return err
+	}
+	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
+		return err
+	}
+	return d.serveAfterwards(ctx)
 }
 
 // playRanks warms the ranks up, then fails one rank's transfer and holds the other's.

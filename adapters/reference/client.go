@@ -68,18 +68,21 @@ const statusCancelled = 499
 
 // Abort sends POST /abort to the router, or to one stage as the router does.
 func (s *stack) Abort(ctx context.Context, id string, at spec.Role) error {
-	var body any = leg{Req: id}
-	addr := ""
 	switch at {
 	case "", spec.RoleRouter:
-		addr, body = s.clientHTTP.Addr(), clientRequest{Req: id}
-	case spec.RolePrefill:
-		addr = s.prefillHTTP.Addr()
-	case spec.RoleDecode:
-		addr = s.decodeHTTP.Addr()
-	default:
-		return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
+		return s.abortAt(ctx, s.clientHTTP.Addr(), id, clientRequest{Req: id})
+	case spec.RolePrefill, spec.RoleDecode:
+		for _, rank := range s.places(at) {
+			if err := s.abortAt(ctx, s.http[rank].Addr(), id, leg{Req: id}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	return fmt.Errorf("abort at %q: %w", at, adapters.ErrUnsupported)
+}
+
+func (s *stack) abortAt(ctx context.Context, addr, id string, body any) error {
 	resp, err := adapters.PostJSON(ctx, s.users, addr, "/abort", body)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 type workerConfig struct {
 	ID        string          `json:"id"`
 	Role      spec.Role       `json:"role"`
+	Rank      int             `json:"rank,omitempty"` // of this worker among those of its role
 	Mode      string          `json:"mode"`
 	Defect    string          `json:"defect,omitempty"`
 	Dir       string          `json:"dir"`
@@ -24,10 +25,16 @@ type workerConfig struct {
 	// Clock is how far this worker's clock stands off: two hosts share none.
 	Clock time.Duration `json:"clock,omitempty"`
 	// Addresses as this worker is to use them: those of the proxies.
-	PrefillHTTP string `json:"prefill_http,omitempty"`
-	DecodeHTTP  string `json:"decode_http,omitempty"`
-	PrefillCtl  string `json:"prefill_ctl,omitempty"`
-	DecodeCtl   string `json:"decode_ctl,omitempty"`
+	// By rank, but for Ctl, which is where peers reach this worker.
+	PrefillHTTP []string `json:"prefill_http,omitempty"`
+	DecodeHTTP  []string `json:"decode_http,omitempty"`
+	PrefillCtl  []string `json:"prefill_ctl,omitempty"`
+	Ctl         string   `json:"ctl,omitempty"`
+	// NIC is where its NIC listens, as that of the incarnation before did; "" for any.
+	NIC string `json:"nic,omitempty"`
+	// How many ranks each role has.
+	PrefillRanks int `json:"prefill_ranks"`
+	DecodeRanks  int `json:"decode_ranks"`
 }
 
 // The transfer modes.
@@ -64,5 +71,6 @@ const (
 	chunkBlocks  = 2 // blocks of one transfer
 	keyReuse     = 16
 	maxSamples   = 16
+	maxRanks     = 2
 	tombstoneCap = 4096
 )

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -33,20 +34,17 @@ type decode struct {
 	reqs            map[string]*decodeReq // by handoff
 	queue           []*decodeReq          // in order of arrival
 	released        map[string]*decodeReq // only the defect double-release keeps any
-	asked           map[string]ask        // by handoff: aborts that no acknowledgement has answered
+	asked           map[askedOf]time.Time // aborts that no acknowledgement has answered, and until when that is waited for
 	legsSeen        *tombstones           // legs that came
 	legs            int
-	peer            string // prefill's present incarnation, "" while it is lost
-	peerSeen        time.Time
+	peers           []string // by rank: prefill's present incarnation, "" while it is lost
+	peersSeen       []time.Time
 	heartbeatsAfter time.Time
 }
 
-// ask is an acknowledgement that is owed. The duty outlives the request, which
+// askedOf names an acknowledgement that is owed. The duty outlives the request, which
 // another word of the peer may end first.
-type ask struct {
-	peer  string
-	until time.Time
-}
+type askedOf struct{ handoff, peer string }
 
 // decodeReq is one request at decode, from its admission until everything that
 // it held has been given back.
@@ -55,7 +53,8 @@ type decodeReq struct {
 	out   chan legAnswer // tokens as they come, then the end
 	since time.Time
 	state decodeState
-	peer  string // prefill's incarnation
+	peers []string // by rank: prefill's incarnations
+	heard []bool   // by rank, push: it has said its last word, nothing of it runs
 
 	blocks, slot, auxSlot []int64
 	model                 kvState
@@ -78,14 +77,17 @@ func newDecode(w *worker) *decode {
 	l := w.cfg.Limits
 	d := &decode{
 		w: w, kv: newPool("kv", "kv", l.DecodeBlocks, blockBytes), slots: newPool("slot", "slot", slotCount, slotBytes),
-		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, asked: map[string]ask{}, legsSeen: newTombstones(tombstoneCap),
+		aux: newPool("aux", "aux", auxCount, auxBytes), reqs: map[string]*decodeReq{}, released: map[string]*decodeReq{}, asked: map[askedOf]time.Time{}, legsSeen: newTombstones(tombstoneCap),
 	}
 	d.xfer = newTransferThreads(w, d.kv)
 	if l.Offload > 0 {
 		d.copier = newCopier(w, d.kv)
 	}
 	w.capacity(l.DecodeTokens, "prompt and output, what the pool holds for one request")
-	w.spawn(d.watchPeer)
+	d.peers, d.peersSeen = make([]string, w.cfg.PrefillRanks), make([]time.Time, w.cfg.PrefillRanks)
+	for rank := range d.peers {
+		w.spawn(func() { d.watchPeer(rank) })
+	}
 	return d
 }
 
@@ -98,8 +100,8 @@ func (d *decode) routes(mux *http.ServeMux) {
 
 func (d *decode) load() load {
 	l := load{Requests: d.legs, Handoffs: len(d.reqs)}
-	for h := range d.asked {
-		if d.reqs[h] == nil {
+	for a := range d.asked {
+		if d.reqs[a.handoff] == nil {
 			l.Handoffs++
 		}
 	}
@@ -171,7 +173,7 @@ func (d *decode) arrive(r *decodeReq) {
 	h, req, p := r.leg.Handoff, r.leg.Req, r.leg.KVParams
 	if p != nil {
 		d.w.record(spec.Event{K: spec.KindObserve, Sig: p.Sig, Signal: sigParams, Handoff: h, Req: req})
-		r.peer = p.Worker
+		r.peers = []string{p.Worker}
 	}
 	need := int64(len(r.leg.Prompt) + r.leg.MaxNew)
 	if int(need) > d.w.cfg.Limits.DecodeTokens {
@@ -195,15 +197,24 @@ func (d *decode) arrive(r *decodeReq) {
 	d.queue = append(d.queue, r)
 }
 
-// tell sends prefill a message about a handoff.
+// tell sends prefill a message about a handoff: those ranks that have not said their
+// last word.
 func (d *decode) tell(r *decodeReq, signal string) {
 	asks := ""
 	if signal == sigAbort {
 		asks = sigAbortAck
 	}
-	d.w.send(d.w.cfg.PrefillCtl, &Message{
-		Signal: signal, Handoff: r.leg.Handoff, Req: r.leg.Req, To: r.peer, Reply: d.w.cfg.DecodeCtl,
-	}, asks)
+	for rank, peer := range r.peers {
+		if len(r.heard) > 0 && r.heard[rank] {
+			continue
+		}
+		if asks != "" {
+			d.asked[askedOf{r.leg.Handoff, peer}] = r.deadline
+		}
+		d.w.send(d.w.cfg.PrefillCtl[rank], &Message{
+			Signal: signal, Handoff: r.leg.Handoff, Req: r.leg.Req, To: peer, Reply: d.w.cfg.Ctl,
+		}, asks)
+	}
 }
 
 func (d *decode) step(now time.Time) {
@@ -225,7 +236,7 @@ func (d *decode) step(now time.Time) {
 func (d *decode) start(r *decodeReq) bool {
 	push := d.w.cfg.Mode == Push
 	n := blocksFor(len(r.leg.Prompt) + r.leg.MaxNew)
-	if len(d.kv.free) < n || len(d.slots.free) < 1 || push && (len(d.aux.free) < 1 || d.peer == "") {
+	if len(d.kv.free) < n || len(d.slots.free) < 1 || push && (len(d.aux.free) < 1 || slices.Contains(d.peers, "")) {
 		return false
 	}
 	r.blocks = d.w.lease(d.kv, &r.leg, n)
@@ -242,20 +253,27 @@ func (d *decode) start(r *decodeReq) bool {
 
 // grant (push) exposes the reservation to prefill's writes.
 func (d *decode) grant(r *decodeReq) {
-	r.state, r.peer, r.since = granted, d.peer, d.w.now()
+	r.state, r.peers, r.heard, r.since = granted, slices.Clone(d.peers), make([]bool, len(d.peers)), d.w.now()
 	prompt := r.blocks[:blocksFor(len(r.leg.Prompt))]
 	for _, g := range []struct {
 		of     *pool
 		blocks []int64
 	}{{d.kv, prompt}, {d.aux, r.auxSlot}} {
-		d.w.record(spec.Event{
-			K: spec.KindGrant, Handoff: r.leg.Handoff, Pool: g.of.name, Blocks: spec.MakeBlocks(g.blocks...), To: r.peer, Mode: "w", Req: r.leg.Req,
-		})
+		for rank, peer := range r.peers {
+			if g.of == d.aux && rank > 0 { // the first rank's alone
+				continue
+			}
+			d.w.record(spec.Event{
+				K: spec.KindGrant, Handoff: r.leg.Handoff, Pool: g.of.name, Blocks: spec.MakeBlocks(g.blocks...), To: peer, Mode: "w", Req: r.leg.Req,
+			})
+		}
 	}
-	d.w.send(d.w.cfg.PrefillCtl, &Message{
-		Signal: sigMetadata, Handoff: r.leg.Handoff, Req: r.leg.Req, To: r.peer, Reply: d.w.cfg.DecodeCtl,
-		NIC: d.w.nic.Addr(), Blocks: prompt, Aux: r.auxSlot[0],
-	}, "")
+	for rank, peer := range r.peers {
+		d.w.send(d.w.cfg.PrefillCtl[rank], &Message{
+			Signal: sigMetadata, Handoff: r.leg.Handoff, Req: r.leg.Req, To: peer, Reply: d.w.cfg.Ctl,
+			NIC: d.w.nic.Addr(), Blocks: prompt, Aux: r.auxSlot[0],
+		}, "")
+	}
 }
 
 // read (pull) posts the reads of prefill's blocks.
@@ -267,7 +285,7 @@ func (d *decode) read(r *decodeReq) {
 		n := min(left, (j-i)*blockBytes)
 		left -= n
 		d.xfer.start(&transfer{
-			flow: r.flow, mode: "r", chunk: int64(i/chunkBlocks + 1), peer: r.peer, role: spec.RolePrefill, nic: p.NIC,
+			flow: r.flow, mode: "r", chunk: int64(i/chunkBlocks + 1), peer: r.peers[0], nic: p.NIC,
 			pool: "kv", remote: p.Blocks[i:j], size: blockBytes, local: r.blocks[i:j], n: n,
 			done: func(err error, _ string) { d.hasRead(r, err) },
 		})
@@ -306,7 +324,7 @@ func (d *decode) find(handoff string) *decodeReq {
 
 func (d *decode) message(m *Message) {
 	if m.Signal == sigAbortAck {
-		delete(d.asked, m.Handoff)
+		delete(d.asked, askedOf{m.Handoff, m.From})
 	}
 	r := d.find(m.Handoff)
 	if r == nil {
@@ -316,14 +334,23 @@ func (d *decode) message(m *Message) {
 		}
 		return // a word about a handoff that has ended changes nothing
 	}
-	if m.From != r.peer {
+	rank := slices.Index(r.peers, m.From)
+	if rank < 0 {
 		return
 	}
+	last := m.Signal == sigSuccess || m.Signal == sigAbortAck || m.Signal == sigFailed || m.Signal == sigRejected
+	if last && len(r.heard) > 0 {
+		r.heard[rank] = true
+	}
+	all := !slices.Contains(r.heard, false)
 	switch {
+	case m.Signal == sigSuccess && r.state == granted && !all: // until each rank has written its share
 	case m.Signal == sigSuccess && (r.state == granted || r.state == aborting && d.w.cfg.Defect == defUnfailed):
 		d.arrived(r, m)
-	case r.state == aborting && (m.Signal == sigSuccess || m.Signal == sigAbortAck || m.Signal == sigFailed || m.Signal == sigRejected):
+	case r.state == aborting && last && (all || d.w.cfg.Defect == defOneRank):
 		d.release(r, r.why, m.Sig)
+	case r.state == granted && last && !all: // one rank has failed; the others are to stop
+		d.abort(r, spec.OutcomeError, "cancel", 502)
 	case r.state == granted && m.Signal == sigRejected:
 		d.halt(r, aborting, spec.OutcomeRejected, "reject", 400)
 		d.release(r, "reject", m.Sig)
@@ -349,6 +376,15 @@ func (d *decode) arrived(r *decodeReq, m *Message) {
 	d.accept(r, m.Sig)
 }
 
+// shares are the prefill ranks.
+func (d *decode) shares() []int {
+	ranks := make([]int, d.w.cfg.PrefillRanks)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return ranks
+}
+
 // accept takes the handed-over state for valid: from here on tokens come of it.
 func (d *decode) accept(r *decodeReq, by string) {
 	n := len(r.leg.Prompt)
@@ -356,7 +392,7 @@ func (d *decode) accept(r *decodeReq, by string) {
 	prompt := r.blocks[:blocksFor(n)]
 	var content []byte
 	d.w.within(d.kv, "r", prompt, r.leg.Req, func() { content = d.kv.readBlocks(prompt, n*tokenBytes) })
-	d.w.digests(r.leg.Handoff, r.leg.Req, "target", d.kv.name, 0, prompt, content)
+	d.w.digests(&r.leg, "target", d.kv.name, 0, prompt, content, d.shares()...)
 	r.state, r.length, r.model = running, n, stateAfter(r.leg.Prompt)
 	d.emit(r)
 }
@@ -364,7 +400,9 @@ func (d *decode) accept(r *decodeReq, by string) {
 // emit lets the latest token leave towards the client, and ends a request that
 // has all of its tokens.
 func (d *decode) emit(r *decodeReq) {
-	d.w.record(spec.Event{K: spec.KindOutput, Req: r.leg.Req, Handoff: r.leg.Handoff, N: 1})
+	if !r.leg.Follower {
+		d.w.record(spec.Event{K: spec.KindOutput, Req: r.leg.Req, Handoff: r.leg.Handoff, N: 1})
+	}
 	r.out <- legAnswer{Tokens: r.tokens[len(r.tokens)-1:]}
 	if len(r.tokens) == r.leg.MaxNew {
 		d.finish(r, spec.OutcomeOK, 200, "")
@@ -420,7 +458,6 @@ func (d *decode) cancel(r *decodeReq, why string) {
 func (d *decode) abort(r *decodeReq, outcome spec.Outcome, why string, status int) {
 	d.halt(r, aborting, outcome, why, status)
 	r.deadline = d.w.now().Add(d.w.cfg.Limits.AbortTimeout)
-	d.asked[r.leg.Handoff] = ask{r.peer, r.deadline}
 	d.tell(r, sigAbort)
 	if d.w.cfg.Defect == defFreeAtCancel {
 		d.release(r, why, "")
@@ -492,13 +529,17 @@ func (d *decode) clocks(now time.Time) {
 		d.heartbeatsAfter = now.Add(l.Heartbeat)
 		d.heartbeat()
 	}
-	if d.peer != "" && now.Sub(d.peerSeen) > l.PeerTimeout {
-		d.lose(d.peer, "silent")
+	for rank, peer := range d.peers {
+		if peer != "" && now.Sub(d.peersSeen[rank]) > l.PeerTimeout {
+			d.lose(peer, "silent")
+		}
 	}
 	for _, r := range append([]*decodeReq(nil), d.queue...) {
 		switch {
 		case r.state == aborting && now.After(r.deadline):
-			delete(d.asked, r.leg.Handoff)
+			for _, peer := range r.peers {
+				delete(d.asked, askedOf{r.leg.Handoff, peer})
+			}
 			d.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no " + sigAbortAck, After: int64(l.AbortTimeout)})
 			if d.w.cfg.Defect != defTimeoutFrees {
 				d.w.fence(&r.leg, "abort timeout")
@@ -519,17 +560,24 @@ func (d *decode) clocks(now time.Time) {
 			d.giveUpWaiting(r)
 		}
 	}
-	for _, h := range slices.Sorted(maps.Keys(d.asked)) {
-		if now.After(d.asked[h].until) {
-			d.unanswered(h, "no "+sigAbortAck)
+	for _, a := range d.inOrder() {
+		if now.After(d.asked[a]) {
+			d.unanswered(a, "no "+sigAbortAck)
 		}
 	}
 }
 
+// inOrder lists the acknowledgements that are owed, in one order.
+func (d *decode) inOrder() []askedOf {
+	return slices.SortedFunc(maps.Keys(d.asked), func(a, b askedOf) int {
+		return cmp.Or(cmp.Compare(a.handoff, b.handoff), cmp.Compare(a.peer, b.peer))
+	})
+}
+
 // unanswered reports that an acknowledgement which is owed will not be waited for.
-func (d *decode) unanswered(handoff, why string) {
-	delete(d.asked, handoff)
-	d.w.record(spec.Event{K: spec.KindExpire, Handoff: handoff, Why: why})
+func (d *decode) unanswered(a askedOf, why string) {
+	delete(d.asked, a)
+	d.w.record(spec.Event{K: spec.KindExpire, Handoff: a.handoff, Why: why})
 }
 
 func (d *decode) giveUpWaiting(r *decodeReq) {
@@ -554,16 +602,16 @@ func (d *decode) heartbeat() {
 // that it is held for gone. Silence proves nothing about its writes: the fence
 // does.
 func (d *decode) lose(peer, why string) {
-	if d.peer == peer {
-		d.peer = ""
+	if rank := slices.Index(d.peers, peer); rank >= 0 {
+		d.peers[rank] = ""
 	}
-	for _, h := range slices.Sorted(maps.Keys(d.asked)) {
-		if d.asked[h].peer == peer {
-			d.unanswered(h, "peer "+why)
+	for _, a := range d.inOrder() {
+		if a.peer == peer {
+			d.unanswered(a, "peer "+why)
 		}
 	}
 	for _, r := range append([]*decodeReq(nil), d.queue...) {
-		if r.peer != peer {
+		if !slices.Contains(r.peers, peer) {
 			continue
 		}
 		switch r.state {
@@ -588,10 +636,10 @@ func (d *decode) lose(peer, why string) {
 	}
 }
 
-// watchPeer asks prefill who it is, again and again: an incarnation that answers
+// watchPeer asks a prefill rank who it is, again and again: an incarnation that answers
 // with another name is another worker.
-func (d *decode) watchPeer() {
-	url := fmt.Sprintf("http://%s/info", d.w.cfg.PrefillHTTP)
+func (d *decode) watchPeer(rank int) {
+	url := fmt.Sprintf("http://%s/info", d.w.cfg.PrefillHTTP[rank])
 	every := max(d.w.cfg.Limits.PeerTimeout/8, 5*time.Millisecond)
 	client := &http.Client{Timeout: d.w.cfg.Limits.PeerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(every)
@@ -599,7 +647,7 @@ func (d *decode) watchPeer() {
 	for {
 		var i info
 		if err := getJSON(d.w.ctx, client, url, &i); err == nil && i.Worker != "" {
-			d.w.post(func() { d.sawPeer(i.Worker) })
+			d.w.post(func() { d.sawPeer(rank, i.Worker) })
 		}
 		select {
 		case <-tick.C:
@@ -609,9 +657,9 @@ func (d *decode) watchPeer() {
 	}
 }
 
-func (d *decode) sawPeer(id string) {
-	if d.peer != "" && d.peer != id {
-		d.lose(d.peer, "restarted")
+func (d *decode) sawPeer(rank int, id string) {
+	if was := d.peers[rank]; was != "" && was != id {
+		d.lose(was, "restarted")
 	}
-	d.peer, d.peerSeen = id, d.w.now()
+	d.peers[rank], d.peersSeen[rank] = id, d.w.now()
 }

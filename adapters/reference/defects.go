@@ -56,6 +56,9 @@ const (
 	defForeignClock   = "deadline-across-clocks"
 	defSweepStops     = "sweep-stops-at-renewed"
 	defSharedKey      = "samples-share-key"
+	defOneRank        = "one-rank-for-all"
+	defAckOverwritten = "ack-target-overwritten"
+	defSameIdentity   = "restarted-same-identity"
 	defUncounted      = "reader-not-a-holder"
 	defPreemptHands   = "preempted-handed-off"
 )

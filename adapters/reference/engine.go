@@ -18,15 +18,28 @@ func (w *worker) within(p *pool, mode string, blocks []int64, req string, do fun
 	w.record(spec.Event{K: spec.KindEnd, Access: id, OK: &ok})
 }
 
-// digests records the content of consecutive blocks of a handoff, one part a
-// block, numbered from first.
-func (w *worker) digests(handoff, req, side, pool string, first int, blocks []int64, content []byte) {
+// share is which bytes of each block a prefill rank computes and passes on.
+func (w *worker) share(rank int) [2]int {
+	n := blockBytes / w.cfg.PrefillRanks
+	return [2]int{rank * n, (rank + 1) * n}
+}
+
+// digests records the content of consecutive blocks of a handoff, the first of which
+// is number first: a part for each block and prefill rank, of the ranks given.
+func (w *worker) digests(l *leg, side, pool string, first int, blocks []int64, content []byte, ranks ...int) {
 	for i, b := range blocks {
-		part := content[i*blockBytes : min((i+1)*blockBytes, len(content))]
-		w.record(spec.Event{
-			K: spec.KindDigest, Handoff: handoff, Req: req, Side: side, Part: int64(first + i), Sum: digest(part),
-			Pool: pool, Blocks: spec.MakeBlocks(b),
-		})
+		block := content[i*blockBytes : min((i+1)*blockBytes, len(content))]
+		for _, rank := range ranks {
+			s := w.share(rank)
+			part := block[min(s[0], len(block)):min(s[1], len(block))]
+			if len(part) == 0 {
+				continue
+			}
+			w.record(spec.Event{
+				K: spec.KindDigest, Handoff: l.Handoff, Req: l.Req, Side: side, Part: int64((first+i)*w.cfg.PrefillRanks + rank), Sum: digest(part),
+				Pool: pool, Blocks: spec.MakeBlocks(b),
+			})
+		}
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 // ErrRevoked is how an access ends whose key the target has revoked.
-var ErrRevoked = errors.New("the target's NIC has revoked the key of this handoff")
+var ErrRevoked = errors.New("the target's NIC has revoked the key of this handoff, or is another worker's")
 
-// A NIC request: op, key, pool, offset, length, then the bytes of a write. The
+// A NIC request: op, key, pool, target, offset, length, then the bytes of a write. The
 // answer: a status byte, then the bytes of a read.
 const (
 	nicRead  = 'r'
@@ -33,6 +33,7 @@ const (
 // a handoff no access under it touches memory.
 type NIC struct {
 	pools map[string]*pool
+	self  string                      // what an access must name as its target; "" for anything
 	key   func(handoff string) string // what a handoff's memory is protected by
 	ln    net.Listener
 	wg    sync.WaitGroup
@@ -116,7 +117,7 @@ func (n *NIC) serve(c net.Conn) {
 func (n *NIC) access(r *nicRequest) (byte, []byte) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if n.revoked[n.key(r.key)] {
+	if n.revoked[n.key(r.key)] || n.self != "" && r.to != n.self {
 		return nicRevoked, make([]byte, r.answerLen())
 	}
 	p := n.pools[r.pool]
@@ -151,6 +152,7 @@ func (n *NIC) Close() {
 type nicRequest struct {
 	op        byte
 	key, pool string
+	to        string // the incarnation that it is meant for
 	off       int64
 	n         int
 	data      []byte
@@ -169,6 +171,8 @@ func (r *nicRequest) encode() []byte {
 	b = append(b, r.key...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(r.pool)))
 	b = append(b, r.pool...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(r.to)))
+	b = append(b, r.to...)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.off))
 	b = binary.BigEndian.AppendUint32(b, uint32(r.n))
 	return append(b, r.data...)
@@ -185,6 +189,9 @@ func readNICRequest(c io.Reader) (*nicRequest, error) {
 		return nil, err
 	}
 	if r.pool, err = readNICName(c); err != nil {
+		return nil, err
+	}
+	if r.to, err = readNICName(c); err != nil {
 		return nil, err
 	}
 	var head [12]byte
@@ -228,6 +235,15 @@ type nicPeer struct {
 // be gone; a write that was posted can't be called back, so ctx bounds reads
 // only (closing the connection ends a read on this side).
 func (p *nicPeer) do(ctx context.Context, r *nicRequest) ([]byte, error) {
+	used := p.conn != nil
+	data, err := p.once(ctx, r)
+	if used && p.conn == nil && ctx.Err() == nil { // it was one to a process that is gone
+		data, err = p.once(ctx, r)
+	}
+	return data, err
+}
+
+func (p *nicPeer) once(ctx context.Context, r *nicRequest) ([]byte, error) {
 	if p.conn == nil {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", p.addr)

@@ -26,7 +26,7 @@ type prefill struct {
 }
 
 type earlyGrant struct {
-	m  *Message
+	ms []*Message // one of each decode rank
 	at time.Time
 }
 
@@ -38,7 +38,7 @@ type prefillReq struct {
 	prompt []int32 // what is computed: the prompt
 	since  time.Time
 
-	meta   *Message // push: decode's grant
+	metas  []*Message // push: the grants of decode's ranks
 	slot   []int64
 	blocks []int64
 	reads  []*cachedBlock // those of blocks that the prefix cache has too
@@ -53,8 +53,8 @@ type prefillReq struct {
 	outcome  spec.Outcome
 	why      string // of the free
 	status   int
-	ackTo    *Message  // the ABORT that waits for its acknowledgement
-	leasedTo time.Time // pull: granted until then; zero before
+	acks     []*Message // the ABORTs that wait for their acknowledgement
+	leasedTo time.Time  // pull: granted until then; zero before
 	answered bool
 }
 
@@ -138,7 +138,7 @@ func (p *prefill) arrive(r *prefillReq) {
 	p.queue = append(p.queue, r)
 	if g := p.early[r.leg.Handoff]; g != nil {
 		delete(p.early, r.leg.Handoff)
-		r.meta = g.m
+		r.metas = g.ms
 	}
 }
 
@@ -147,7 +147,9 @@ func (p *prefill) refuse(r *prefillReq) {
 	p.tombs.add(r.leg.Handoff, sigRejected)
 	if g := p.early[r.leg.Handoff]; g != nil {
 		delete(p.early, r.leg.Handoff)
-		p.sayEnded(g.m)
+		for _, m := range g.ms {
+			p.sayEnded(m)
+		}
 	}
 	r.answer <- legAnswer{Status: 400, Error: "the prompt exceeds what prefill can process", Outcome: string(spec.OutcomeRejected)}
 }
@@ -189,16 +191,40 @@ func (p *prefill) onMetadata(m *Message) {
 	case p.tombs.has(m.Handoff):
 		p.sayEnded(m)
 	case r == nil:
-		p.early[m.Handoff] = &earlyGrant{m, p.w.now()}
-	case r.meta == nil:
-		r.meta = m
+		if p.early[m.Handoff] == nil {
+			p.early[m.Handoff] = &earlyGrant{at: p.w.now()}
+		}
+		g := p.early[m.Handoff]
+		g.ms = withGrant(g.ms, m)
+	default:
+		r.metas = withGrant(r.metas, m)
 	}
+}
+
+// withGrant adds a decode rank's grant, once.
+func withGrant(ms []*Message, m *Message) []*Message {
+	if slices.ContainsFunc(ms, func(x *Message) bool { return x.From == m.From }) {
+		return ms
+	}
+	return append(ms, m)
+}
+
+// ready reports whether every rank of decode has granted its blocks.
+func (p *prefill) ready(r *prefillReq) bool {
+	return p.w.cfg.Mode == Pull || len(r.metas) == p.w.cfg.DecodeRanks
 }
 
 func (p *prefill) onAbort(m *Message) {
 	r := p.reqs[m.Handoff]
 	if r == nil { // ended, or never seen: either way nothing runs, and nothing may begin
 		p.tombs.add(m.Handoff, sigFailed)
+		if g := p.early[m.Handoff]; g != nil {
+			for _, other := range g.ms {
+				if other.From != m.From {
+					p.sayEnded(other)
+				}
+			}
+		}
 		delete(p.early, m.Handoff)
 		p.reply(m, sigAbortAck)
 		return
@@ -207,8 +233,10 @@ func (p *prefill) onAbort(m *Message) {
 	case p.w.cfg.Defect == defAckReceived:
 		p.reply(m, sigAbortAck)
 	case p.w.cfg.Defect == defAckCleared && r.stopped:
+	case p.w.cfg.Defect == defAckOverwritten:
+		r.acks = []*Message{m}
 	default:
-		r.ackTo = m
+		r.acks = append(r.acks, m)
 	}
 	p.cancel(r, "peer")
 }
@@ -253,13 +281,20 @@ func (p *prefill) settle(r *prefillReq) {
 	if !r.stopped || r.flow != nil && r.flow.outstanding > 0 && !r.forsaken {
 		return
 	}
-	switch {
-	case r.ackTo != nil:
-		p.reply(r.ackTo, sigAbortAck)
-	case r.meta != nil && p.w.cfg.Defect != defAckReceived && p.w.cfg.Defect != defAckCleared:
-		p.reply(r.meta, sigFailed)
+	for _, m := range r.acks {
+		p.reply(m, sigAbortAck)
 	}
-	if p.w.cfg.Defect == defSlotReuse && r.meta != nil && len(r.kv) > 0 {
+	for _, m := range r.metas {
+		asked := slices.ContainsFunc(r.acks, func(x *Message) bool { return x.From == m.From })
+		switch p.w.cfg.Defect {
+		case defAckReceived, defAckCleared, defAckOverwritten: // no other word than the one that they lose
+			continue
+		}
+		if !asked {
+			p.reply(m, sigFailed)
+		}
+	}
+	if p.w.cfg.Defect == defSlotReuse && len(r.metas) > 0 && len(r.kv) > 0 {
 		p.writeLate(r)
 	}
 	p.end(r, r.outcome, r.status)
@@ -296,7 +331,7 @@ func (p *prefill) release(r *prefillReq, why, by string) {
 // looks at the clocks.
 func (p *prefill) step(now time.Time) {
 	for _, r := range append([]*prefillReq(nil), p.queue...) {
-		if r.stopped || !r.leasedTo.IsZero() || p.w.cfg.Mode == Push && r.meta == nil {
+		if r.stopped || !r.leasedTo.IsZero() || !p.ready(r) {
 			continue
 		}
 		if !p.advance(r) {
@@ -349,7 +384,7 @@ func (p *prefill) compute(r *prefillReq) {
 	for i := range (end - done) / BlockTokens { // full ones
 		p.keep(r, blocks[i], states[i])
 	}
-	p.w.digests(r.leg.Handoff, r.leg.Req, "source", p.kv.name, first, blocks, part)
+	p.w.digests(&r.leg, "source", p.kv.name, first, blocks, part, p.w.cfg.Rank)
 	if p.w.cfg.Mode == Push {
 		p.pass(r, blocks, first, len(part))
 	} else if end == len(r.prompt) {
@@ -360,12 +395,14 @@ func (p *prefill) compute(r *prefillReq) {
 // pass posts the write of one chunk into decode's blocks.
 func (p *prefill) pass(r *prefillReq, local []int64, first, n int) {
 	r.chunk++
-	remote := r.meta.Blocks[first : first+len(local)]
-	p.xfer.start(&transfer{
-		flow: r.flow, mode: "w", chunk: r.chunk, peer: r.meta.From, role: spec.RoleDecode, nic: r.meta.NIC,
-		pool: "kv", remote: remote, size: blockBytes, local: local, n: n, of: r.meta.Blocks, first: first,
-		done: func(err error, _ string) { p.passed(r, err) },
-	})
+	for _, m := range r.metas {
+		p.xfer.start(&transfer{
+			flow: r.flow, mode: "w", chunk: r.chunk, peer: m.From, nic: m.NIC,
+			pool: "kv", remote: m.Blocks[first : first+len(local)], size: blockBytes, local: local, n: n, share: p.w.share(p.w.cfg.Rank),
+			of: m.Blocks, first: first,
+			done: func(err error, _ string) { p.passed(r, err) },
+		})
+	}
 }
 
 func (p *prefill) passed(r *prefillReq, err error) {
@@ -380,11 +417,13 @@ func (p *prefill) passed(r *prefillReq, err error) {
 	case r.stopped:
 		p.settle(r)
 	case r.flow.outstanding > 0 || len(r.kv) < len(r.prompt)*tokenBytes:
-	case !r.auxed:
+	case !r.auxed && p.w.cfg.Rank == 0:
 		r.auxed = true
 		p.passAux(r, r.flow, func(err error, _ string) { p.passed(r, err) })
 	default:
-		p.reply(r.meta, sigSuccess)
+		for _, m := range r.metas {
+			p.reply(m, sigSuccess)
+		}
 		p.end(r, spec.OutcomeLength, 200)
 		p.release(r, "done", "")
 		if p.w.cfg.Defect == defDoneTwice {
@@ -395,10 +434,12 @@ func (p *prefill) passed(r *prefillReq, err error) {
 
 // passAux writes decode's metadata slot: whose it is, and the first token.
 func (p *prefill) passAux(r *prefillReq, f *flow, done func(error, string)) {
-	p.xfer.start(&transfer{
-		flow: f, mode: "w", peer: r.meta.From, role: spec.RoleDecode, nic: r.meta.NIC, pool: "aux",
-		remote: []int64{r.meta.Aux}, size: auxBytes, n: auxBytes, data: encodeAux(r.leg.Handoff, nextToken(r.kv)), done: done,
-	})
+	for _, m := range r.metas {
+		p.xfer.start(&transfer{
+			flow: f, mode: "w", peer: m.From, nic: m.NIC, pool: "aux",
+			remote: []int64{m.Aux}, size: auxBytes, n: auxBytes, data: encodeAux(r.leg.Handoff, nextToken(r.kv)), done: done,
+		})
+	}
 }
 
 // writeLate is the defect of the same name: a write that was not counted among
@@ -457,7 +498,9 @@ func (p *prefill) expire(now time.Time) {
 		if now.Sub(g.at) > l.HandoffTimeout {
 			delete(p.early, h)
 			p.tombs.add(h, sigFailed)
-			p.reply(g.m, sigFailed)
+			for _, m := range g.ms {
+				p.reply(m, sigFailed)
+			}
 		}
 	}
 	for _, r := range slices.Clone(p.queue) {
@@ -466,7 +509,7 @@ func (p *prefill) expire(now time.Time) {
 			p.leaseOver(r)
 		case !r.leasedTo.IsZero() && p.w.cfg.Defect == defSweepStops:
 			return
-		case r.leasedTo.IsZero() && !r.stopped && p.w.cfg.Mode == Push && r.meta == nil && now.Sub(r.since) > l.HandoffTimeout:
+		case r.leasedTo.IsZero() && !r.stopped && !p.ready(r) && now.Sub(r.since) > l.HandoffTimeout:
 			p.w.record(spec.Event{K: spec.KindExpire, Req: r.leg.Req, Handoff: r.leg.Handoff, Why: "no METADATA", After: int64(l.HandoffTimeout)})
 			p.halt(r, spec.OutcomeError, "timeout", 504)
 			p.settle(r)

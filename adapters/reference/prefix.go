@@ -95,7 +95,7 @@ func (p *prefill) reuse(r *prefillReq) {
 	n := len(found) * blockBytes
 	p.w.within(p.kv, "r", r.blocks, r.leg.Req, func() { r.kv = p.kv.readBlocks(r.blocks, n) })
 	r.state = after
-	p.w.digests(r.leg.Handoff, r.leg.Req, "source", p.kv.name, 0, r.blocks, r.kv)
+	p.w.digests(&r.leg, "source", p.kv.name, 0, r.blocks, r.kv, p.w.cfg.Rank)
 	if p.w.cfg.Mode == Push {
 		for i := 0; i < len(found); i += chunkBlocks {
 			j := min(i+chunkBlocks, len(found))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -204,25 +205,34 @@ func (ro *router) finish(l leg, gone bool, out *clientAnswer) {
 // ends the other. A leg whose worker is gone decides nothing: the other stage
 // finds out by itself.
 func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
-	pctx, endPrefill := context.WithCancel(ctx)
-	defer endPrefill()
+	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRest()
+	defer context.AfterFunc(ctx, func() { // a client that has its answer and goes has not given it up
+		if _, complete := out.told(); !complete {
+			endRest()
+		}
+	})()
 	dctx, endDecode := context.WithCancel(ctx)
 	defer endDecode()
 	if silentReject(ro.w.cfg.Defect) { // nobody tells decode: not even by closing its leg
 		dctx = context.WithoutCancel(ctx)
 	}
-	prefill := make(chan legAnswer, 1)
-	go func() {
-		a, err := ro.send(pctx, ro.w.cfg.PrefillHTTP, l)
-		if err != nil {
-			a = legAnswer{Status: http.StatusBadGateway, Error: err.Error(), Outcome: "lost"}
-		}
-		if refused(a) {
-			out.fail(a)
-			endDecode()
-		}
-		prefill <- a
-	}()
+	prefill := make(chan legAnswer, len(ro.w.cfg.PrefillHTTP))
+	for _, addr := range ro.w.cfg.PrefillHTTP {
+		go func() {
+			a, err := ro.send(rest, addr, l)
+			if err != nil {
+				a = legAnswer{Status: http.StatusBadGateway, Error: err.Error(), Outcome: "lost"}
+			}
+			if refused(a) {
+				out.fail(a)
+				endDecode()
+				endRest()
+			}
+			prefill <- a
+		}()
+	}
+	followed := ro.follow(rest, l)
 	decoded := make(chan struct{})
 	go func() {
 		defer close(decoded)
@@ -242,12 +252,33 @@ func (ro *router) push(ctx context.Context, l leg, out *clientAnswer) {
 	}
 	<-decoded
 	if status, _ := out.told(); status >= 300 && status != http.StatusServiceUnavailable && status != http.StatusBadGateway {
-		endPrefill()
+		endRest()
+	}
+	patience := time.After(ro.w.cfg.Limits.HandoffTimeout)
+	for range ro.w.cfg.PrefillHTTP { // their end, so that a request leaves nothing behind that still runs
+		select {
+		case <-prefill:
+		case <-patience:
+			return
+		}
 	}
 	select {
-	case <-prefill: // its end, so that a request leaves nothing behind that still runs
-	case <-time.After(ro.w.cfg.Limits.HandoffTimeout):
+	case <-followed:
+	case <-patience:
 	}
+}
+
+// follow sends a leg to each further rank of decode, which computes the same and whose
+// answer nobody needs. The channel is closed when they have ended.
+func (ro *router) follow(ctx context.Context, l leg) <-chan struct{} {
+	l.Follower, l.Stream = true, false
+	var wg sync.WaitGroup
+	for _, addr := range ro.w.cfg.DecodeHTTP[1:] {
+		wg.Go(func() { _, _ = ro.send(ctx, addr, l) })
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	return ended
 }
 
 // refused reports whether a stage itself ended the request.
@@ -255,16 +286,16 @@ func refused(a legAnswer) bool { return a.Status >= 300 && a.Outcome != "lost" }
 
 // pull asks prefill first and hands its answer's reference on to decode.
 func (ro *router) pull(ctx context.Context, l leg, out *clientAnswer) {
-	to, err := ro.worker(ctx, ro.w.cfg.DecodeHTTP)
+	to, err := ro.worker(ctx, ro.w.cfg.DecodeHTTP[0])
 	if err != nil {
 		out.fail(legAnswer{Status: http.StatusServiceUnavailable, Error: "decode is lost"})
 		return
 	}
 	l.Decode = to
-	a, err := ro.send(ctx, ro.w.cfg.PrefillHTTP, l)
+	a, err := ro.send(ctx, ro.w.cfg.PrefillHTTP[0], l)
 	switch {
 	case ctx.Err() != nil: // the client left before decode's leg: nobody else knows of the lease
-		ro.abortAt(ro.w.cfg.PrefillHTTP, l)
+		ro.abortAt(ro.w.cfg.PrefillHTTP[0], l)
 		return
 	case err != nil:
 		out.fail(legAnswer{Status: http.StatusBadGateway, Error: "prefill is lost"})
@@ -303,7 +334,7 @@ func (ro *router) send(ctx context.Context, addr string, l leg) (legAnswer, erro
 
 // relay sends decode's leg and passes its answer on as it comes.
 func (ro *router) relay(ctx context.Context, l leg, out *clientAnswer) {
-	resp, err := adapters.PostJSON(ctx, ro.client, ro.w.cfg.DecodeHTTP, "/generate", l)
+	resp, err := adapters.PostJSON(ctx, ro.client, ro.w.cfg.DecodeHTTP[0], "/generate", l)
 	if err != nil {
 		if ctx.Err() == nil {
 			out.fail(legAnswer{Status: http.StatusBadGateway, Error: "decode is lost"})
@@ -337,8 +368,9 @@ func (ro *router) handleAbort(rw http.ResponseWriter, hr *http.Request) {
 		return
 	}
 	l := leg{Req: c.Req}
-	ro.abortAt(ro.w.cfg.DecodeHTTP, l)
-	ro.abortAt(ro.w.cfg.PrefillHTTP, l)
+	for _, addr := range slices.Concat(ro.w.cfg.DecodeHTTP, ro.w.cfg.PrefillHTTP) {
+		ro.abortAt(addr, l)
+	}
 	writeJSON(rw, http.StatusOK, legAnswer{})
 }
 

@@ -67,8 +67,11 @@ func check(cfg adapters.Config) error {
 			return fmt.Errorf("%w: argument %q, expected %s or none", ErrConfig, a, argPrefixCache)
 		}
 	}
-	if t := cfg.Topology.Filled(); t != (adapters.Topology{Prefill: 1, Decode: 1, PrefillTP: 1, DecodeTP: 1}) {
-		return fmt.Errorf("%w: it has one worker of each role", ErrConfig)
+	switch t := cfg.Topology.Filled(); {
+	case t.Prefill > 1 || t.Decode > 1 || t.PrefillTP > maxRanks || t.DecodeTP > maxRanks:
+		return fmt.Errorf("%w: it has one worker of each role, of %d ranks at most", ErrConfig, maxRanks)
+	case cfg.Mode == Pull && (t.PrefillTP > 1 || t.DecodeTP > 1):
+		return fmt.Errorf("%w: in pull mode each role has one rank", ErrConfig)
 	}
 	return nil
 }
@@ -81,13 +84,14 @@ type stack struct {
 	client *http.Client // of the harness: load and the like
 	users  *http.Client // of the clients
 
-	clientHTTP, prefillHTTP, decodeHTTP *faults.HTTPProxy
-	toPrefill, toDecode                 *faults.ZMTPProxy
+	clientHTTP *faults.HTTPProxy
+	http       map[place]*faults.HTTPProxy // to each worker but the router
+	ctl        map[place]*faults.ZMTPProxy
 
 	mu           sync.Mutex
-	procs        map[spec.Role]*process // the present incarnations
+	procs        map[place]*process // the present incarnations
 	all          []*process
-	incarnations map[spec.Role]int
+	incarnations map[place]int
 	stopped      bool
 	lastLoad     load // as Idle saw it last
 	stillSince   time.Time
@@ -100,9 +104,9 @@ func (Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, 
 	}
 	s := newStack(cfg)
 	err := s.openProxies()
-	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode, spec.RoleRouter} {
+	for _, at := range s.places(spec.RolePrefill, spec.RoleDecode, spec.RoleRouter) {
 		if err == nil {
-			err = s.startWorker(ctx, role)
+			err = s.startWorker(ctx, at)
 		}
 	}
 	if err == nil {
@@ -116,34 +120,67 @@ func (Adapter) Start(ctx context.Context, cfg adapters.Config) (adapters.Stack, 
 	return s, nil
 }
 
+// place is where a worker stands, whichever incarnation of it.
+type place struct {
+	role spec.Role
+	rank int
+}
+
+// id names the first incarnation there.
+func (p place) id() string {
+	if p.rank > 0 {
+		return fmt.Sprintf("%s-0.r%d", p.role, p.rank)
+	}
+	return string(p.role) + "-0"
+}
+
+// proxied is what fault plans know it by: a role is its first rank's name too.
+func (p place) proxied() string {
+	if p.rank > 0 {
+		return p.id()
+	}
+	return string(p.role)
+}
+
+// places are those of the roles, in the order given and by rank.
+func (s *stack) places(roles ...spec.Role) []place {
+	t := s.cfg.Topology.Filled()
+	ranks := map[spec.Role]int{spec.RolePrefill: t.PrefillTP, spec.RoleDecode: t.DecodeTP, spec.RoleRouter: 1}
+	var all []place
+	for _, role := range roles {
+		for rank := range ranks[role] {
+			all = append(all, place{role, rank})
+		}
+	}
+	return all
+}
+
 func newStack(cfg adapters.Config) *stack {
 	return &stack{
 		cfg: cfg, limits: Adapter{}.Limits(cfg), forker: newForker(), client: &http.Client{Timeout: 2 * time.Second},
 		users: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
-		procs: map[spec.Role]*process{}, incarnations: map[spec.Role]int{},
+		http:  map[place]*faults.HTTPProxy{}, ctl: map[place]*faults.ZMTPProxy{},
+		procs: map[place]*process{}, incarnations: map[place]int{},
 	}
 }
 
 func (s *stack) openProxies() error {
 	const listen = "127.0.0.1:0"
+	openHTTP := func(at, from, to string) (*faults.HTTPProxy, error) {
+		return faults.NewHTTPProxy(faults.HTTPProxyOptions{Listen: at, From: from, To: to, Engine: s.cfg.Engine, Decode: decodeHTTP})
+	}
 	var err error
-	open := func(p **faults.HTTPProxy, at, from, to string) {
-		if err == nil {
-			*p, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{Listen: at, From: from, To: to, Engine: s.cfg.Engine, Decode: decodeHTTP})
-		}
+	if s.clientHTTP, err = openHTTP(cmp.Or(s.cfg.Listen, listen), "client", "router"); err != nil {
+		return fmt.Errorf("open the proxy before the router: %w", err)
 	}
-	open(&s.clientHTTP, cmp.Or(s.cfg.Listen, listen), "client", "router")
-	open(&s.prefillHTTP, listen, "router", "prefill")
-	open(&s.decodeHTTP, listen, "router", "decode")
-	openCtl := func(p **faults.ZMTPProxy, from, to string) {
-		if err == nil {
-			*p, err = faults.NewZMTPProxy(faults.ZMTPProxyOptions{Listen: listen, From: from, To: to, Engine: s.cfg.Engine, Decode: decodePoint})
+	peer := map[spec.Role]string{spec.RolePrefill: "decode", spec.RoleDecode: "prefill"}
+	for _, at := range s.places(spec.RolePrefill, spec.RoleDecode) {
+		if s.http[at], err = openHTTP(listen, "router", at.proxied()); err == nil {
+			s.ctl[at], err = faults.NewZMTPProxy(faults.ZMTPProxyOptions{Listen: listen, From: peer[at.role], To: at.proxied(), Engine: s.cfg.Engine, Decode: decodePoint})
 		}
-	}
-	openCtl(&s.toPrefill, "decode", "prefill")
-	openCtl(&s.toDecode, "prefill", "decode")
-	if err != nil {
-		return fmt.Errorf("open the stack's proxies: %w", err)
+		if err != nil {
+			return fmt.Errorf("open the proxies before %s: %w", at.id(), err)
+		}
 	}
 	return nil
 }
@@ -167,49 +204,59 @@ func decodeHTTP(_ *http.Request, body []byte) faults.Point {
 // decodeClock is how far decode's clock stands off prefill's.
 const decodeClock = -time.Hour
 
-func (s *stack) workerConfig(role spec.Role, id string) workerConfig {
+func (s *stack) workerConfig(at place, id, nic string) workerConfig {
+	t := s.cfg.Topology.Filled()
 	c := workerConfig{
-		ID: id, Role: role, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: s.cfg.Host,
+		ID: id, Role: at.role, Rank: at.rank, Mode: s.cfg.Mode, Defect: s.cfg.Defect, Dir: s.cfg.Dir, Host: s.cfg.Host,
 		Failpoint: s.cfg.Failpoint, Limits: s.limits, PrefixCache: slices.Contains(s.cfg.Args, argPrefixCache),
+		NIC: nic, PrefillRanks: t.PrefillTP, DecodeRanks: t.DecodeTP,
 	}
-	if role == spec.RoleDecode {
+	if at.role == spec.RoleDecode {
 		c.Clock = decodeClock
 	}
-	if s.prefillHTTP != nil { // unless it is described only
-		c.PrefillHTTP, c.DecodeHTTP = s.prefillHTTP.Addr(), s.decodeHTTP.Addr()
-		c.PrefillCtl, c.DecodeCtl = s.toPrefill.Addr(), s.toDecode.Addr()
+	if len(s.http) == 0 { // it is described only
+		return c
+	}
+	for _, p := range s.places(spec.RolePrefill) {
+		c.PrefillHTTP, c.PrefillCtl = append(c.PrefillHTTP, s.http[p].Addr()), append(c.PrefillCtl, s.ctl[p].Addr())
+	}
+	for _, p := range s.places(spec.RoleDecode) {
+		c.DecodeHTTP = append(c.DecodeHTTP, s.http[p].Addr())
+	}
+	if ctl := s.ctl[at]; ctl != nil {
+		c.Ctl = ctl.Addr()
 	}
 	return c
 }
 
-// startWorker starts the next incarnation of a role.
-func (s *stack) startWorker(ctx context.Context, role spec.Role) error {
+// startWorker starts the next incarnation at a place. Its NIC listens where that of
+// the one before did, as on a host that keeps its address.
+func (s *stack) startWorker(ctx context.Context, at place) error {
 	s.mu.Lock()
-	n := s.incarnations[role]
-	s.incarnations[role]++
+	n, nic := s.incarnations[at], ""
+	s.incarnations[at]++
+	if p := s.procs[at]; p != nil {
+		nic = p.ready.NIC
+	}
 	s.mu.Unlock()
-	id := string(role) + "-0"
+	id := at.id()
 	if n > 0 {
 		id = fmt.Sprintf("%s.%d", id, n)
 	}
-	p, err := startProcess(ctx, s.forker, s.workerConfig(role, id), s.cfg.Env, s.cfg.OnExit)
+	p, err := startProcess(ctx, s.forker, s.workerConfig(at, id, nic), s.cfg.Env, s.cfg.OnExit)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.procs[role] = p
+	s.procs[at] = p
 	s.all = append(s.all, p)
-	switch role {
-	case spec.RolePrefill:
-		s.prefillHTTP.SetUpstream(p.ready.HTTP)
-		s.toPrefill.SetUpstream(p.ready.Ctl)
-	case spec.RoleDecode:
-		s.decodeHTTP.SetUpstream(p.ready.HTTP)
-		s.toDecode.SetUpstream(p.ready.Ctl)
-	case spec.RoleRouter:
+	if at.role == spec.RoleRouter {
 		s.clientHTTP.SetUpstream(p.ready.HTTP)
+		return nil
 	}
+	s.http[at].SetUpstream(p.ready.HTTP)
+	s.ctl[at].SetUpstream(p.ready.Ctl)
 	return nil
 }
 
@@ -232,7 +279,12 @@ func (s *stack) Limits() adapters.Limits { return s.limits }
 
 func (s *stack) Reference(prompt []int32, n int) []int32 { return Generate(prompt, n) }
 
-func (s *stack) Unknown() int { return s.toPrefill.Unknown() + s.toDecode.Unknown() }
+func (s *stack) Unknown() (n int) {
+	for _, p := range s.ctl {
+		n += p.Unknown()
+	}
+	return n
+}
 
 func (s *stack) Workers() []adapters.Worker {
 	var ws []adapters.Worker
@@ -279,20 +331,21 @@ func (s *stack) present() []*process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ps []*process
-	for _, role := range []spec.Role{spec.RoleRouter, spec.RolePrefill, spec.RoleDecode} {
-		if p := s.procs[role]; p != nil && p.running() {
+	for _, at := range s.places(spec.RoleRouter, spec.RolePrefill, spec.RoleDecode) {
+		if p := s.procs[at]; p != nil && p.running() {
 			ps = append(ps, p)
 		}
 	}
 	return ps
 }
 
-// find resolves a role or a worker's id to the present incarnation.
+// find resolves a role, which is its first rank, or a worker's id to the present
+// incarnation.
 func (s *stack) find(worker string) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for role, p := range s.procs {
-		if p != nil && (string(role) == worker || p.cfg.ID == worker) {
+	for at, p := range s.procs {
+		if p != nil && (at.proxied() == worker || p.cfg.ID == worker) {
 			return p, nil
 		}
 	}
@@ -339,7 +392,7 @@ func (s *stack) Restart(ctx context.Context, worker string) error {
 	if err := s.Kill(ctx, worker); err != nil {
 		return err
 	}
-	return s.startWorker(ctx, p.cfg.Role)
+	return s.startWorker(ctx, place{p.cfg.Role, p.cfg.Rank})
 }
 
 // Stop ends the workers, the router first so that no new work begins, then the
@@ -352,8 +405,8 @@ func (s *stack) Stop(ctx context.Context) error {
 	}
 	s.stopped = true
 	var order []*process
-	for _, role := range []spec.Role{spec.RoleRouter, spec.RoleDecode, spec.RolePrefill} {
-		if p := s.procs[role]; p != nil && p.running() {
+	for _, at := range s.places(spec.RoleRouter, spec.RoleDecode, spec.RolePrefill) {
+		if p := s.procs[at]; p != nil && p.running() {
 			order = append(order, p)
 		}
 	}
@@ -364,13 +417,14 @@ func (s *stack) Stop(ctx context.Context) error {
 	}
 	s.forker.close()
 	s.users.CloseIdleConnections()
-	for _, p := range []*faults.HTTPProxy{s.clientHTTP, s.prefillHTTP, s.decodeHTTP} {
-		if p != nil {
+	if s.clientHTTP != nil {
+		errs = append(errs, s.clientHTTP.Close())
+	}
+	for _, at := range s.places(spec.RolePrefill, spec.RoleDecode) {
+		if p := s.http[at]; p != nil {
 			errs = append(errs, p.Close())
 		}
-	}
-	for _, p := range []*faults.ZMTPProxy{s.toPrefill, s.toDecode} {
-		if p != nil {
+		if p := s.ctl[at]; p != nil {
 			errs = append(errs, p.Close())
 		}
 	}
@@ -389,8 +443,8 @@ func (Adapter) Describe(cfg adapters.Config) (string, error) {
 	s := newStack(cfg)
 	s.forker.close()
 	var b strings.Builder
-	for _, role := range []spec.Role{spec.RolePrefill, spec.RoleDecode, spec.RoleRouter} {
-		text, err := json.Marshal(s.workerConfig(role, string(role)+"-0"))
+	for _, at := range s.places(spec.RolePrefill, spec.RoleDecode, spec.RoleRouter) {
+		text, err := json.Marshal(s.workerConfig(at, at.id(), ""))
 		if err != nil {
 			return "", err
 		}

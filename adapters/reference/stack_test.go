@@ -2,6 +2,7 @@ package reference
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -163,6 +164,12 @@ func TestWhatTheStackCannotDoIsRefused(t *testing.T) {
 	require.Error(t, s.Abort(t.Context(), "", ""), "the router refuses an abort of nothing")
 	_, err := Adapter{}.Start(t.Context(), adapters.Config{Mode: Push, Topology: adapters.Topology{Prefill: 2}})
 	require.ErrorIs(t, err, ErrConfig)
+	for _, cfg := range []adapters.Config{
+		{Mode: Push, Topology: adapters.Topology{PrefillTP: maxRanks + 1}}, {Mode: Pull, Topology: adapters.Topology{DecodeTP: 2}}, {Mode: Push, Args: []string{"--no-such"}},
+	} {
+		_, err = Adapter{}.Start(t.Context(), cfg)
+		require.ErrorIs(t, err, ErrConfig)
+	}
 }
 
 func TestRefusalsKeepTheirStatus(t *testing.T) {
@@ -305,4 +312,26 @@ func TestKeysAndSamplesOfTheClientsChoice(t *testing.T) {
 			require.Len(t, keys, 7, "each sample has a key of its own")
 		})
 	}
+}
+
+// Each rank writes its share of every block, and each rank of decode has all of them.
+func TestRanksShareTheWork(t *testing.T) {
+	s := startStack(t, adapters.Config{Mode: Push, Topology: adapters.Topology{PrefillTP: 2, DecodeTP: 2}})
+	for i, n := range []int{1, 3, 5, 8, 37, 64} {
+		prompt := make([]int32, n)
+		a := s.generate(fmt.Sprintf("r-%d", i), prompt, 5, i%2 == 0)
+		require.Equal(t, adapters.Answer{Status: http.StatusOK, Tokens: s.Reference(prompt, 5), Outcome: spec.OutcomeOK}, a, "%d tokens", n)
+	}
+	a := s.generate("too-long", make([]int32, s.Limits().PrefillTokens+1), 2, false)
+	require.Equal(t, spec.OutcomeRejected, a.Outcome)
+	s.awaitIdle()
+	require.NoError(t, s.Stop(t.Context()))
+	wrote, took := map[string]bool{}, map[string]bool{}
+	for _, e := range s.trace().Events {
+		if e.K == spec.KindBegin && e.Mode == "w" && e.Pool == "kv" && e.Handoff != "" {
+			wrote[e.Src], took[e.Target] = true, true
+		}
+	}
+	require.Equal(t, map[string]bool{"prefill-0": true, "prefill-0.r1": true}, wrote)
+	require.Equal(t, map[string]bool{"decode-0": true, "decode-0.r1": true}, took)
 }

@@ -43,13 +43,13 @@ type transfer struct {
 	mode   string // of the access to the peer's memory: r or w
 	chunk  int64
 	peer   string // worker
-	role   spec.Role
 	nic    string
 	pool   string // of the peer
 	remote []int64
 	size   int // bytes of one of the peer's blocks
 	local  []int64
 	n      int     // bytes
+	share  [2]int  // which bytes of each block; {0, 0} is all
 	data   []byte  // what to write, where it does not come from local blocks
 	of     []int64 // all blocks of the grant, of which remote are those from first on
 	first  int
@@ -196,7 +196,7 @@ func (t *transferThreads) readdress(x *transfer) bool {
 // arrives again when nobody counts on it.
 func (t *transferThreads) move(x *transfer, peer *nicPeer, access string) error {
 	act := t.w.passes(faults.Point{
-		Kind: faults.KindAccess, Name: x.mode, From: string(t.w.cfg.Role), To: string(x.role), Pool: x.pool,
+		Kind: faults.KindAccess, Name: x.mode, From: t.w.cfg.ID, To: x.peer, Pool: x.pool,
 		Access: access, Handoff: x.flow.handoff, Req: x.flow.req, N: x.chunk, Blocks: spec.MakeBlocks(x.remote...),
 	})
 	switch act.Do {
@@ -229,11 +229,16 @@ func (t *transferThreads) carry(x *transfer, peer *nicPeer) error {
 	left, offset := x.n, 0
 	for i, block := range x.remote {
 		n := min(left, x.size)
-		req := &nicRequest{op: x.mode[0], key: x.flow.handoff, pool: x.pool, off: block * int64(x.size), n: n}
+		req := &nicRequest{op: x.mode[0], key: x.flow.handoff, to: x.peer, pool: x.pool, off: block * int64(x.size), n: n}
 		if x.mode == "w" {
 			req.data = x.data
 			if req.data == nil {
 				req.data = t.kv.readBlocks(x.local[i:i+1], n)
+			}
+			if x.share[1] > 0 {
+				from := min(x.share[0], n)
+				req.data = req.data[from:min(x.share[1], n)]
+				req.off, req.n = req.off+int64(from), len(req.data)
 			}
 		}
 		got, err := peer.do(x.flow.ctx, req)

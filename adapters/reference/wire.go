@@ -118,6 +118,7 @@ type leg struct {
 	Prompt   []int32   `json:"prompt"`
 	MaxNew   int       `json:"max_new_tokens"`
 	Stream   bool      `json:"stream,omitempty"`
+	Follower bool      `json:"follower,omitempty"`       // another rank of the stage answers the client
 	Decode   string    `json:"decode_worker,omitempty"`  // pull, prefill leg
 	Prefill  string    `json:"prefill_worker,omitempty"` // push, decode leg
 	KVParams *kvParams `json:"kv_params,omitempty"`      // pull, decode leg

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ const workerEnv = "CONFORM_REFERENCE_WORKER"
 type ready struct {
 	HTTP string `json:"http"`
 	Ctl  string `json:"ctl,omitempty"`
+	NIC  string `json:"nic,omitempty"`
 }
 
 // Main runs this process as a worker of the reference stack if its environment
@@ -132,12 +134,15 @@ func (w *worker) listen() error {
 		w.record(spec.Event{K: spec.KindPool, Pool: p.name, Count: int64(p.count), Bytes: int64(p.size), What: p.what})
 	}
 	if len(w.byID) > 0 {
-		nic, err := newNIC("127.0.0.1:0", w.byID)
+		nic, err := newNIC(cmp.Or(w.cfg.NIC, "127.0.0.1:0"), w.byID)
 		if err != nil {
 			return err
 		}
 		if w.cfg.Defect == defStaleReference {
 			nic.key = rawKey
+		}
+		if w.cfg.Defect != defSameIdentity {
+			nic.self = w.cfg.ID
 		}
 		w.nic = nic
 		ctl, err := zmtp.Listen("127.0.0.1:0")
@@ -158,7 +163,7 @@ func (w *worker) listen() error {
 	w.spawn(func() { _ = w.http.Serve(ln) })
 	say := ready{HTTP: ln.Addr().String()}
 	if w.ctl != nil {
-		say.Ctl = w.ctl.Addr()
+		say.Ctl, say.NIC = w.ctl.Addr(), w.nic.Addr()
 		w.spawn(w.receive)
 	}
 	return json.NewEncoder(os.Stdout).Encode(say)
