@@ -58,6 +58,9 @@ func (a *app) listCommand() *cobra.Command {
 			},
 		}
 		formatFlag(sub, &format)
+		if l.name == "defects" {
+			a.matrixFlags(sub, &format)
+		}
 		cmd.AddCommand(sub)
 	}
 	return cmd
