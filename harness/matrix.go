@@ -140,6 +140,11 @@ func matrixRows(cfg MatrixConfig) ([]matrixRow, error) {
 			return nil, fmt.Errorf("unknown defect %q; conform list defects lists them", name)
 		}
 	}
+	for _, id := range cfg.Scenarios {
+		if _, ok := ScenarioByID(id); !ok {
+			return nil, fmt.Errorf("unknown scenario %q; conform list scenarios lists them", id)
+		}
+	}
 	info := reference.Adapter{}.Info()
 	var rows []matrixRow
 	for _, d := range defects {

@@ -59,9 +59,19 @@ func findingsOf(s ScenarioResult) string {
 	return text
 }
 
-// Each defect is found by the rule by which it is known; the long trials do the
-// same over many seeds.
+// Each defect is found by every rule that must catch it; the long trials do the same
+// over many seeds. And each judge is needed for that: without it, a defect that it must
+// catch is missed.
 func TestRunFindsEachDefect(t *testing.T) {
+	var mu sync.Mutex
+	missed := map[spec.RuleID]string{}
+	t.Run("defects", func(t *testing.T) { findEachDefect(t, &mu, missed) })
+	for _, rule := range spec.Rules() {
+		require.NotEmpty(t, missed[rule.ID], "no defect is missed without the judge of %s", rule.ID)
+	}
+}
+
+func findEachDefect(t *testing.T, mu *sync.Mutex, missed map[spec.RuleID]string) {
 	for _, d := range reference.Defects() {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
@@ -77,10 +87,29 @@ func TestRunFindsEachDefect(t *testing.T) {
 				for _, r := range s.Rules {
 					found[r.ID] = len(r.Findings)
 				}
-				require.Positive(t, found[d.Rules[0]], "%s %s: %v", s.ID, s.Mode, found)
+				tr, err := traces.Read(s.Trace, nil)
+				require.NoError(t, err)
+				for _, rule := range d.Rules {
+					require.Positive(t, found[rule], "%s %s: %s: %v", s.ID, s.Mode, rule, found)
+					got, err := check.Judge(t.Context(), tr, check.Options{Without: rule})
+					require.NoError(t, err)
+					require.False(t, hasFinding(ScenarioResult{Rules: got.Rules}, rule), "judged without %s", rule)
+					mu.Lock()
+					missed[rule] = d.Name
+					mu.Unlock()
+				}
 			}
 		})
 	}
+}
+
+func hasFinding(s ScenarioResult, id spec.RuleID) bool {
+	for _, r := range s.Rules {
+		if r.ID == id {
+			return len(r.Findings) > 0
+		}
+	}
+	return false
 }
 
 // What is reported is what a reader of the saved trace finds.

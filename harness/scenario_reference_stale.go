@@ -23,7 +23,7 @@ func referenceStale() Scenario {
     until: {event: idle}
     limit: 5s
 `},
-			limits: adapters.Limits{Lease: 150 * time.Millisecond, Heartbeat: 30 * time.Millisecond},
+			limits: adapters.Limits{Lease: 500 * time.Millisecond, Heartbeat: 30 * time.Millisecond},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{
 					{name: partLoser, prompt: 40, output: 4, handoff: sameKey}, {name: partAgain, prompt: 40, output: 4, handoff: sameKey},

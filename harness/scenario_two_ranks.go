@@ -23,7 +23,12 @@ func twoRanks() Scenario {
     when: {access: w, pool: kv, from: prefill-0.r1, nth: 1}
     do: hold
     until: {event: alloc, pool: kv, same: block}
-    limit: 200ms
+    limit: 500ms
+  - name: ` + ruleHoldSlot + `
+    when: {access: w, pool: aux, from: prefill, nth: 1}
+    do: hold
+    until: {event: cancel, from: decode, same: handoff}
+    limit: 2s
 `},
 			topology: adapters.Topology{PrefillTP: 2},
 			cast: func(adapters.Limits, adapters.Pace) []part {
@@ -52,15 +57,20 @@ func twoRanks() Scenario {
 	}
 }
 
-// playRanksReference cancels a request while one rank's transfer is held and the
-// other's has ended.
+// ruleHoldSlot holds what the first rank alone writes, so that it too is not done.
+const ruleHoldSlot = "hold-the-slot"
+
+// playRanksReference cancels a request while both ranks write; the first goes on at
+// once, the other does not.
 func playRanksReference(ctx context.Context, d *director) error {
 	loser, err := d.send(ctx, partLoser)
 	if err != nil {
 		return err
 	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
-		return err
+	for _, rule := range []string{ruleHold, ruleHoldSlot} {
+		if err := d.acted(ctx, rule, 1); err != nil {
+			return err
+		}
 	}
 	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
 		return err

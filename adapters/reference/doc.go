@@ -28,6 +28,15 @@
 // blocks under a lease and grants them to decode (kv_transfer_params); decode
 // reads them, renews the lease with HEARTBEAT, and says READ_DONE.
 //
+// # Ranks, keys, caches
+//
+// Either stage may have two ranks in push mode, each a process ([place]): a handoff
+// is whole, and a block free, when each rank has said its last word. A client may
+// choose a key, and use it again, or want several answers: a handoff is named by the
+// use of a key and has one owner. Prefill may keep blocks for later prompts
+// ([prefixCache]), whose readers hold them too, and takes blocks from its youngest
+// request when it runs short.
+//
 // # Fences instead of timeouts
 //
 // Where an engine would release memory because a clock ran out (no

@@ -21,13 +21,14 @@ func workerMain() bool { return reference.Main() }
 type backend struct {
 	run    func(context.Context, harness.Config) (*harness.RunResult, error)
 	dryRun func(context.Context, harness.Config) (string, error)
+	matrix func(context.Context, harness.MatrixConfig) (*harness.Matrix, error)
 	hunt   func(context.Context, hunt.Config) (*hunt.Result, error)
 	check  func(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*check.Result, error)
 	doctor func(context.Context) []harness.Check
 }
 
 func realBackend() backend {
-	return backend{run: harness.Run, dryRun: harness.DryRun, hunt: hunt.Hunt, check: checkTrace, doctor: harness.Doctor}
+	return backend{run: harness.Run, dryRun: harness.DryRun, matrix: harness.RunMatrix, hunt: hunt.Hunt, check: checkTrace, doctor: harness.Doctor}
 }
 
 // within is where a file that a reader names by its base name lies.

@@ -41,12 +41,13 @@ func (a *app) docsCommand() *cobra.Command {
 // pages are the reference pages by file name.
 func pages() map[string][]byte {
 	return map[string][]byte{
-		"rules.md":     rulesPage(),
-		"scenarios.md": scenariosPage(),
-		"defects.md":   defectsPage(),
-		"faults.md":    faultsPage(),
-		"events.md":    eventsPage(),
-		"commands.md":  commandsPage(),
+		"track-record.md": trackRecordPage(),
+		"rules.md":        rulesPage(),
+		"scenarios.md":    scenariosPage(),
+		"defects.md":      defectsPage(),
+		"faults.md":       faultsPage(),
+		"events.md":       eventsPage(),
+		"commands.md":     commandsPage(),
 	}
 }
 
@@ -196,7 +197,8 @@ func defectsPage() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Defects\n\n" + generated)
 	b.WriteString("Each defect is a class of bugs that public engines really had, switched on in the reference stack with\n" +
-		"`conform run --defect NAME`. The run must find it: by the first rule that is named, or a later one.\n")
+		"`conform run --defect NAME`. Under the first scenario that is named, every rule that is named must find it; the\n" +
+		"first of them is the one by which it is known. `conform list defects --matrix` runs each under every scenario.\n")
 	for _, d := range harness.Defects() {
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", d.Name, strings.TrimSuffix(d.Title, "."), d.Cause)
 		fmt.Fprintf(&b, "Harm: %s\n\n", d.Harm)
@@ -204,6 +206,9 @@ func defectsPage() []byte {
 		fmt.Fprintf(&b, "- Forced by: %s\n", strings.Join(d.Scenarios, ", "))
 		if d.Mode != "" {
 			fmt.Fprintf(&b, "- Mode: %s\n", d.Mode)
+		}
+		if d.Clockless {
+			b.WriteString("- Clocks: minutes, as engines have them\n")
 		}
 		fmt.Fprintf(&b, "- Public reports: %s\n", strings.Join(d.Issues, ", "))
 	}

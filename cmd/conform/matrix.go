@@ -54,7 +54,7 @@ func (a *app) matrix(ctx context.Context, cfg harness.MatrixConfig, format strin
 			fmt.Fprintf(a.stderr, "\r%d runs; the latest: %s under %s %s\x1b[K", n, orCorrect(c.Defect), c.Scenario, c.Mode)
 		}
 	}
-	m, err := harness.RunMatrix(ctx, cfg)
+	m, err := a.backend.matrix(ctx, cfg)
 	if a.liveErr {
 		fmt.Fprint(a.stderr, "\r\x1b[K")
 	}

@@ -30,6 +30,9 @@ type Options struct {
 	Parallel int
 	// Checker says who judges question 1. Default: [CheckerChain].
 	Checker Checker
+	// Without leaves out what one rule's judge finds, "" for none: a test of the judges
+	// shows with it that each is needed. The result is no judgement.
+	Without spec.RuleID
 	// unconfirmed leaves out that Porcupine confirms what fails.
 	unconfirmed bool
 
@@ -194,6 +197,9 @@ func (c *court) unjudged(rule spec.RuleID) {
 
 // find adds a finding. All count for the verdict; only the first are listed.
 func (c *court) find(f Finding) {
+	if f.Rule == c.opt.Without {
+		return
+	}
 	r := c.rules[f.Rule]
 	r.Verdict = spec.Worst(r.Verdict, f.Verdict)
 	r.Found++
