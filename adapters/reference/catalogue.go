@@ -8,7 +8,7 @@ import (
 
 // Defects is the registry, by the place of the cause.
 func Defects() []Defect {
-	return slices.Concat(memoryDefects(), wordDefects(), clockDefects(), requestDefects())
+	return slices.Concat(memoryDefects(), wordDefects(), keyDefects(), clockDefects(), refusalDefects(), requestDefects())
 }
 
 // memoryDefects give memory to its next owner while the last may still touch it.
@@ -93,38 +93,6 @@ func wordDefects() []Defect {
 			Issues: []string{"sglang#27372", "sglang#36707"},
 		},
 		{
-			Name: defStaleAck, Title: "A stale acknowledgement is accepted for a handoff key that is used again",
-			Cause:     "A word names the key and not its use. The acknowledgement of an earlier request ends the wait of the present one, whose writer has not been asked.",
-			Harm:      "The present request's blocks go to the next while its own transfer still writes them.",
-			Rules:     []spec.RuleID{spec.SIG3, spec.BLK2, spec.SIG2},
-			Scenarios: []string{"ack-stale"}, Mode: Push,
-			Issues: []string{"sglang#40703", "sglang#37077", "vllm#10583"},
-		},
-		{
-			Name: defStaleChunk, Title: "A retry uses the handoff key again, and a queued chunk of the first try lands in it",
-			Cause:     "A chunk that waits in a queue is owned by the key, not by the request that posted it. When its turn comes, the key's state is that of the retry, and so is the destination.",
-			Harm:      "KV of the request that was given up is written into the blocks of the one that took its key.",
-			Rules:     []spec.RuleID{spec.BLK3, spec.REQ3},
-			Scenarios: []string{"key-reuse"}, Mode: Push,
-			Issues: []string{"sglang#40703", "vllm#10583", "vllm#27987"},
-		},
-		{
-			Name: defStaleReference, Title: "A stale reference is served after its blocks were used again",
-			Cause:     "The right to read is bound to a key without generation. The key's next use opens what the first one's end had closed, and the old reference reads the new lease.",
-			Harm:      "A late reader is served the KV, and the answer, of whoever came after.",
-			Rules:     []spec.RuleID{spec.SIG1, spec.DAT1, spec.DAT2},
-			Scenarios: []string{"reference-stale"}, Mode: Pull,
-			Issues: []string{"vllm#52234", "vllm#52232"},
-		},
-		{
-			Name: defSharedKey, Title: "The samples of one request share one handoff key",
-			Cause:     "A key has exactly one owner. With several answers to one prompt, each has blocks of its own and all have the one key: the table entry of the first is lost to the last.",
-			Harm:      "One sample's word that it has read ends the lease of another, which reads on; or it hangs.",
-			Rules:     []spec.RuleID{spec.SIG1},
-			Scenarios: []string{"samples-share-key"}, Mode: Pull,
-			Issues: []string{"sglang#34845", "sglang#10110", "sglang#26486", "vllm#49796"},
-		},
-		{
 			Name: defOneRank, Title: "The acknowledgement of one prefill rank is taken for all",
 			Cause:     "Each rank of prefill writes its share of the blocks and owns it until it says so. Decode asks all and goes by the first answer.",
 			Harm:      "The other ranks' writes land in the next request's KV.",
@@ -139,14 +107,6 @@ func wordDefects() []Defect {
 			Rules:     []spec.RuleID{spec.SIG4, spec.REQ2},
 			Scenarios: []string{"two-decode-ranks"}, Mode: Push, Clockless: true,
 			Issues: []string{"sglang#38961"},
-		},
-		{
-			Name: defSameIdentity, Title: "A worker is restarted under the same identity, and an old reference is honoured",
-			Cause:     "The right to write was given by an incarnation that is gone. The one that came back at the same address takes it for its own.",
-			Harm:      "A write of before the crash lands in the KV of a request that came after it.",
-			Rules:     []spec.RuleID{spec.DAT2, spec.DAT1},
-			Scenarios: []string{"decode-restarted"}, Mode: Push,
-			Issues: []string{"vllm#49238"},
 		},
 		{
 			Name: defCountLost, Title: "A transfer thread's error loses the outstanding count",
@@ -179,6 +139,52 @@ func wordDefects() []Defect {
 			Rules:     []spec.RuleID{spec.REQ2, spec.BLK5},
 			Scenarios: []string{"cancel-during-transfer"}, Mode: Pull,
 			Issues: []string{"vllm#46283", "vllm#58188"},
+		},
+	}
+}
+
+// keyDefects take a name for the use that it had before.
+func keyDefects() []Defect {
+	return []Defect{
+		{
+			Name: defStaleAck, Title: "A stale acknowledgement is accepted for a handoff key that is used again",
+			Cause:     "A word names the key and not its use. The acknowledgement of an earlier request ends the wait of the present one, whose writer has not been asked.",
+			Harm:      "The present request's blocks go to the next while its own transfer still writes them.",
+			Rules:     []spec.RuleID{spec.SIG3, spec.BLK2, spec.SIG2},
+			Scenarios: []string{"ack-stale"}, Mode: Push,
+			Issues: []string{"sglang#40703", "sglang#37077", "vllm#10583"},
+		},
+		{
+			Name: defStaleChunk, Title: "A retry uses the handoff key again, and a queued chunk of the first try lands in it",
+			Cause:     "A chunk that waits in a queue is owned by the key, not by the request that posted it. When its turn comes, the key's state is that of the retry, and so is the destination.",
+			Harm:      "KV of the request that was given up is written into the blocks of the one that took its key.",
+			Rules:     []spec.RuleID{spec.BLK3, spec.REQ3},
+			Scenarios: []string{"key-reuse"}, Mode: Push,
+			Issues: []string{"sglang#40703", "vllm#10583", "vllm#27987"},
+		},
+		{
+			Name: defStaleReference, Title: "A stale reference is served after its blocks were used again",
+			Cause:     "The right to read is bound to a key without generation. The key's next use opens what the first one's end had closed, and the old reference reads the new lease.",
+			Harm:      "A late reader is served the KV, and the answer, of whoever came after.",
+			Rules:     []spec.RuleID{spec.SIG1, spec.DAT1, spec.DAT2},
+			Scenarios: []string{"reference-stale"}, Mode: Pull,
+			Issues: []string{"vllm#52234", "vllm#52232"},
+		},
+		{
+			Name: defSharedKey, Title: "The samples of one request share one handoff key",
+			Cause:     "A key has exactly one owner. With several answers to one prompt, each has blocks of its own and all have the one key: the table entry of the first is lost to the last.",
+			Harm:      "One sample's word that it has read ends the lease of another, which reads on; or it hangs.",
+			Rules:     []spec.RuleID{spec.SIG1},
+			Scenarios: []string{"samples-share-key"}, Mode: Pull,
+			Issues: []string{"sglang#34845", "sglang#10110", "sglang#26486", "vllm#49796"},
+		},
+		{
+			Name: defSameIdentity, Title: "A worker is restarted under the same identity, and an old reference is honoured",
+			Cause:     "The right to write was given by an incarnation that is gone. The one that came back at the same address takes it for its own.",
+			Harm:      "A write of before the crash lands in the KV of a request that came after it.",
+			Rules:     []spec.RuleID{spec.DAT2},
+			Scenarios: []string{"decode-restarted"}, Mode: Push,
+			Issues: []string{"vllm#49238"},
 		},
 	}
 }
@@ -229,8 +235,8 @@ func clockDefects() []Defect {
 	}
 }
 
-// requestDefects lose the end of a request, or its truth, on the way between stages.
-func requestDefects() []Defect {
+// refusalDefects lose a rejection, or its truth, on the way between stages.
+func refusalDefects() []Defect {
 	return []Defect{
 		{
 			Name: defRejectHanded, Title: "A rejected request is still handed over",
@@ -264,6 +270,12 @@ func requestDefects() []Defect {
 			Scenarios: []string{"reject-prefill-capacity"},
 			Issues:    []string{"sglang#35421", "sglang#30233"},
 		},
+	}
+}
+
+// requestDefects do the same to another end of a request.
+func requestDefects() []Defect {
+	return []Defect{
 		{
 			Name: defCancel200, Title: "HTTP 200 for a cancelled request",
 			Cause:     "The path that ends a request early reports the outcome of the path that ends it in full.",
