@@ -17,7 +17,7 @@ func cancelWhileQueued() Scenario {
 		shapes: map[string]shape{onReference: {
 			modes: []string{modePull},
 			limits: adapters.Limits{
-				DecodeBlocks: 16, Step: 10 * time.Millisecond, HandoffTimeout: time.Second,
+				DecodeBlocks: 16, Step: 10 * time.Millisecond, HandoffTimeout: 2 * time.Second,
 			},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{{name: partVictim, prompt: 40, output: 85}, {name: partLoser, prompt: 40, output: 8}}, chorus(partAfter, afterwards, 40, 3)...)

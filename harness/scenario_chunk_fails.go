@@ -27,7 +27,7 @@ func chunkFails() Scenario {
     when: {access: w, pool: kv, from: prefill, nth: 2}
     do: fail
 `},
-			limits: adapters.Limits{HandoffTimeout: time.Second},
+			limits: adapters.Limits{HandoffTimeout: 2 * time.Second},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{{name: partLoser, prompt: 64, output: 4}}, chorus(partAfter, afterwards, 64, 3)...)
 			},

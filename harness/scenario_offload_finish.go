@@ -7,7 +7,7 @@ import (
 
 func offloadFinish() Scenario {
 	w := plainWorkload()
-	w.requests, w.prompt, w.output = 40, [2]int{3, 40}, [2]int{10, 20}
+	w.requests, w.prompt, w.output = 40, [2]int{8, 40}, [2]int{16, 40}
 	w.abortEvery = 5
 	return Scenario{
 		ID: "offload-finish", Title: "A request ends while its blocks are copied to the host",
@@ -16,10 +16,10 @@ func offloadFinish() Scenario {
 		shapes: map[string]shape{onReference: {
 			plans: map[string]string{"": `rules:
   - name: hold-the-copy
-    when: {access: r, pool: kv, from: decode, to: decode, nth: 3, every: 9, count: 4}
+    when: {access: r, pool: kv, from: decode, to: decode, nth: 3, every: 6, count: 10}
     do: hold
     until: {event: alloc, pool: kv, same: block}
-    limit: 400ms
+    limit: 150ms
 `},
 			limits:   adapters.Limits{Offload: 8},
 			workload: w,

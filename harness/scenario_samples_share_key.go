@@ -22,7 +22,7 @@ func samplesShareKey() Scenario {
     until: {event: alloc, pool: kv, same: block}
     limit: 100ms
 `},
-			limits: adapters.Limits{HandoffTimeout: time.Second},
+			limits: adapters.Limits{HandoffTimeout: 2 * time.Second},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{{name: partSeveral, prompt: 40, output: 6, samples: 3}, {name: partVictim, prompt: 30, output: 6}}, chorus(partAfter, 4, 40, 3)...)
 			},
@@ -76,6 +76,11 @@ func playSamplesReference(ctx context.Context, d *director) error {
 	several, err := d.send(ctx, partSeveral)
 	if err != nil {
 		return err
+	}
+	if d.l.c.mode == modePull { // it is one of the several whose read is held
+		if err := d.acted(ctx, ruleHold, 1); err != nil {
+			return err
+		}
 	}
 	if err := d.serve(ctx, partVictim); err != nil {
 		return err

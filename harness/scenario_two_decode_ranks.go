@@ -23,7 +23,7 @@ func twoDecodeRanks() Scenario {
     until: {event: idle}
     limit: 3s
 `},
-			limits:   adapters.Limits{HandoffTimeout: time.Second},
+			limits:   adapters.Limits{HandoffTimeout: 2 * time.Second},
 			topology: adapters.Topology{DecodeTP: 2},
 			cast: func(adapters.Limits, adapters.Pace) []part {
 				return append([]part{{name: partLoser, prompt: 40, output: 4}}, chorus(partAfter, afterwards, 40, 3)...)
