@@ -488,8 +488,8 @@ func (p *parser) subject(n *yaml.Node, m *Match, subject map[string]string, wher
 		return p.fail(v, describe(v), "a kind of event of TRACE.md")
 	case m.Kind == KindAccess && m.Name == "rw":
 		m.Name = "*"
-	case m.Kind == KindAccess && m.Name != "r" && m.Name != "w":
-		return p.fail(v, describe(v), "r, w or rw")
+	case m.Kind == KindAccess && !isAccess(m.Name):
+		return p.fail(v, describe(v), "r, w or rw; or r or w with .post, .done, .word or .renew")
 	case where["from"] != nil && where["worker"] != nil:
 		return p.fail(where["worker"], "`from` and `worker`", "one of them")
 	case where["to"] != nil && where["target"] != nil:
@@ -498,4 +498,13 @@ func (p *parser) subject(n *yaml.Node, m *Match, subject map[string]string, wher
 		return p.fail(where["mode"], "`mode` with "+m.Kind, "`mode` with event alone; an access says it in its own word")
 	}
 	return nil
+}
+
+// isAccess reports whether a condition may name an access so: by its mode, for the
+// moment when it is posted, or by mode and another moment where a probe asks: before it
+// is posted, when it is over and the engine is not told yet, when the word that it is
+// over has come to the other side, when a renewal of its lease has come there.
+func isAccess(name string) bool {
+	mode, moment, found := strings.Cut(name, ".")
+	return (mode == "r" || mode == "w") && (!found || slices.Contains([]string{"post", "done", "word", "renew"}, moment))
 }

@@ -51,6 +51,9 @@ func (s *stack) Generate(ctx context.Context, r adapters.Request) (adapters.Answ
 	return s.serial(ctx, p, d, r)
 }
 
+// askReference asks prefill for a reference to the blocks that it computes.
+const askReference = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+
 // errNoReference is an answer of prefill that decode can't be handed.
 var errNoReference = errors.New("prefill's answer has no kv_transfer_params")
 
@@ -63,7 +66,7 @@ func (s *stack) serial(ctx context.Context, p, d *member, r adapters.Request) (a
 	}
 	if reference == nil {
 		first := newBody(r.ID, r.Prompt, 1, false)
-		first.KVParameters = json.RawMessage(`{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`)
+		first.KVParameters = json.RawMessage(askReference)
 		answer, params, err := s.stage(ctx, p, r.ID, first)
 		if err != nil || answer.Outcome != spec.OutcomeOK {
 			return adapters.Answer{Status: answer.Status, Outcome: answer.Outcome}, err // without tokens: the client's answer is decode's

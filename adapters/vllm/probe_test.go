@@ -80,7 +80,7 @@ func TestHooksBindInInstalledEngines(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(text), &told))
 			require.Empty(t, told.Missing)
 			require.Equal(t, told.Asked, told.Bound)
-			require.GreaterOrEqual(t, told.Bound, 17)
+			require.GreaterOrEqual(t, told.Bound, 21)
 		})
 	}
 }

@@ -83,7 +83,10 @@ func (s *stack) start(ctx context.Context) error {
 	if err := s.openProxies(); err != nil {
 		return fmt.Errorf("open the stack's proxies: %w", err)
 	}
-	return fleet.StartAll(s.members, func(m *member) error { return s.startWorker(ctx, m) })
+	if err := fleet.StartAll(s.members, func(m *member) error { return s.startWorker(ctx, m) }); err != nil {
+		return err
+	}
+	return s.warm(ctx)
 }
 
 func (s *stack) openProxies() error {
@@ -163,7 +166,11 @@ func (*stack) Unknown() int { return 0 }
 
 // Idle asks each recorder what its worker holds.
 func (s *stack) Idle(ctx context.Context) (bool, string, error) {
-	return s.still.Idle(ctx, s.cfg.Probes, s.active.Load(), s.limits.Lease+5*time.Second)
+	patience := s.limits.Lease
+	if !featuresOf(s.cfg.Version).lease {
+		patience = 0 // a prefill worker without work looks at no clock: what it keeps, it keeps
+	}
+	return s.still.Idle(ctx, s.cfg.Probes, s.active.Load(), patience+5*time.Second)
 }
 
 // Served is what the probes' hooks did, by source.

@@ -10,6 +10,7 @@ import importlib
 import multiprocessing
 import runpy
 import sys
+import time
 import warnings
 
 MODULE = "vllm.entrypoints.openai.api_server"
@@ -44,9 +45,20 @@ def _fork(method: str | None = None):  # type: ignore[no-untyped-def]
     return _context("fork")
 
 
+def _calm() -> None:
+    """vLLM's processes wait for each other by calling sched_yield() for a second. On a machine with
+    fewer cores than such processes they take the time from those that they wait for."""
+    try:
+        broadcast = importlib.import_module("vllm.distributed.device_communicators.shm_broadcast")
+        broadcast.sched_yield = lambda: time.sleep(0.0002)
+    except ImportError:
+        pass
+
+
 def serve(argv: list[str]) -> None:
     """Serves until the engine ends."""
     multiprocessing.get_context = _fork
+    _calm()
     sys.argv = [MODULE, *argv]
     warnings.simplefilter("ignore", RuntimeWarning)  # the module is imported already
     runpy.run_module(MODULE, run_name="__main__", alter_sys=False)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from conform_probe.binding import ACCESS, BLOCKS, PATHS, Hook
 
 from .hooks import Hooks
+from .recorder import SPLIT
 
 POOL = "vllm.v1.core.block_pool:BlockPool."
 MANAGER = "vllm.v1.core.kv_cache_manager:KVCacheManager."
 SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler."
 CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1."
 NIXL = CONNECTORS + "nixl."
+BASE = NIXL + "base_worker:NixlBaseConnectorWorker."
+PULL = NIXL + "pull_worker:NixlPullConnectorWorker."
 OLD_NIXL = CONNECTORS + "nixl_connector:NixlConnectorWorker."
-SPLIT = (0, 29)  # from here on NIXL's connector is a package, and its worker another process
 
 
 def hooks(h: Hooks) -> list[Hook]:
@@ -34,8 +36,11 @@ def hooks(h: Hooks) -> list[Hook]:
         Hook(SCHEDULER + "_free_request", ("REQ-1", "REQ-4"), before=h.finished),
         Hook(SCHEDULER + "_connector_finished", ("BLK-3",) + PATHS, after=h.offered),
         Hook(SCHEDULER + "schedule", PATHS, after=h.scheduled),
+        Hook(SCHEDULER + "update_from_output", ("REQ-1",) + PATHS, before=h.stepped),
         Hook(SCHEDULER + "_update_from_kv_xfer_finished", PATHS, before=h.told),
-        *_worker(h, NIXL + "base_worker:NixlBaseConnectorWorker.", NIXL + "pull_worker:NixlPullConnectorWorker.", "get_transfer_results", since=SPLIT),
+        Hook("vllm.v1.worker.gpu_model_runner:GPUModelRunner.execute_model", ACCESS, around=h.passed),
+        *_worker(h, BASE, PULL, "get_transfer_results", since=(0, 32)),
+        *_worker(h, BASE, PULL, "get_finished", since=SPLIT, until=(0, 32)),
         *_worker(h, OLD_NIXL, OLD_NIXL, "get_finished", until=SPLIT),
     ]
 
@@ -43,7 +48,9 @@ def hooks(h: Hooks) -> list[Hook]:
 def _worker(h: Hooks, base: str, pull: str, results: str, **versions: tuple[int, ...]) -> list[Hook]:
     return [
         Hook(base + "__init__", ACCESS, after=h.worker_made, **versions),
+        Hook(base + "register_kv_caches", ("DAT-1",), before=h.registered, **versions),
         Hook(pull + "start_load_kv", PATHS, before=h.loading, **versions),
+        Hook(pull + "_read_blocks_for_req", around=h.preparing, **versions),
         Hook(pull + "_read_blocks", ACCESS, around=h.reading, **versions),
         Hook(base + results, PATHS, after=h.results, **versions),
     ]

@@ -7,11 +7,13 @@ import inspect
 from typing import Any, Callable
 
 from conform_probe.ledger import Owner, Pool
-from conform_probe.spool import quoted
+from conform_probe.spool import blocks, quoted
 
-from .agent import Agent
+from .agent import Agent, Transfer, hold
 from .config import Config
-from .recorder import Recorder, client_id, handoff_of
+from .content import Content
+from .passes import Passes, Row
+from .recorder import Known, Read, Recorder, client_id, handoff_of, nth
 
 OUTCOMES = {"FINISHED_ABORTED": "cancelled", "FINISHED_IGNORED": "rejected", "FINISHED_ERROR": "error"}
 
@@ -32,6 +34,8 @@ class Hooks:
     def __init__(self, recorder: Callable[[], Recorder], config: Config) -> None:
         self._get = recorder
         self.config = config
+        self._passes: Passes | None = None
+        self._let: set[str] = set()  # reads that a plan has let go
 
     @property
     def r(self) -> Recorder:
@@ -75,11 +79,24 @@ class Hooks:
         r = self.r
         if r.pool is None:
             return
+        self._steps_seen([b.block_id for b in blocks])
         last = [b.block_id for b in blocks if b.ref_cnt == 1]
         more = [b.block_id for b in blocks if b.ref_cnt > 1]
         if more and r.local.owner is not None:
             r.pool.drop(more, r.local.owner)
         r.pool.free(last, r.local.why or self._why(last))
+
+    def _steps_seen(self, numbers: list[int]) -> None:
+        """Before blocks go: EngineCore has the results of their holders' passes."""
+        r, events = self.r, []
+        for holder in {h for n in numbers for h in (r.pool.holders.get(n, {}) if r.pool else {})}:
+            name = r.names.get(holder, "")
+            known = r.known.get(name)
+            if known is not None and known.steps > known.seen:
+                known.seen = known.steps
+                events.append(r.observe(nth(f"STEP:{r.worker}:{name}", known.steps), "STEP", known.owner.fields()))
+        if events:
+            r.spool.record_all(events)
 
     def _why(self, numbers: list[int]) -> str:
         r = self.r
@@ -133,10 +150,16 @@ class Hooks:
     def finished(self, scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> None:
         r = self.r
         known = r.know(request)
+        other = r.known.get(r.names.get(known.owner.holder, ""))
+        if other is not None and other is not known and other.finished:
+            known.finished = True  # a stand-in, with which a newer build tells its connector of the end
         if not known.finished:
             known.finished = True
             outcome = OUTCOMES.get(request.status.name, "length" if self.config.role == "prefill" else "ok")
             known.rejected = outcome == "rejected"
+            if known.told:
+                r.spool.record("output", f'"n":{known.told}' + known.owner.fields())
+                known.told = 0
             r.spool.record("finish", f'"outcome":"{outcome}"' + known.owner.fields())
 
     def offered(self, result: Any, scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> None:
@@ -150,19 +173,43 @@ class Hooks:
         handoff = handoff_of(request.request_id)
         events = [("offer", fields.lstrip(","))]
         if held:
-            from conform_probe.spool import blocks
-
             events.append(("grant", f'"pool":"kv","blocks":{blocks(held)},"to":"*","mode":"r"{fields}'))
         events.append(r.emit(f"HANDOFF:{handoff}", "HANDOFF", fields))
         r.spool.record_all(events)
 
     def scheduled(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
-        """schedule(): EngineCore tells the worker what to read."""
-        r = self.r
+        """schedule(): EngineCore tells the model's process what to read and which blocks to use."""
+        r, events = self.r, []
         metadata = getattr(result, "kv_connector_metadata", None)
-        loads = getattr(metadata, "reqs_to_recv", None)
-        if loads:
-            r.spool.record_all([r.emit(r.sig("LOAD", f"{r.worker}:{name}"), "LOAD", r.named(name)) for name in loads])
+        for name in getattr(metadata, "reqs_to_recv", None) or ():
+            events.append(r.emit(r.sig("LOAD", f"{r.worker}:{name}"), "LOAD", r.named(name)))
+        if not r.alone:
+            cached = result.scheduled_cached_reqs
+            new = [q.req_id for q in result.scheduled_new_reqs]
+            new += [name for name, given in zip(cached.req_ids, cached.new_block_ids) if given and given[0]]
+            events += [r.emit(r.sig("BLOCKS", f"{r.worker}:{name}"), "BLOCKS", r.named(name)) for name in new]
+        if events:
+            r.spool.record_all(events)
+
+    def stepped(self, scheduler: Any, output: Any, result: Any, *args: Any, **kwargs: Any) -> None:
+        """update_from_output(): EngineCore has the result of a pass, and passes tokens on."""
+        r, events = self.r, []
+        for name in output.num_scheduled_tokens:
+            known = r.known.get(name)
+            if known is None:
+                continue
+            known.steps += 0 if r.alone else 1
+            at = result.req_id_to_index.get(name)
+            got = len(result.sampled_token_ids[at]) if at is not None and result.sampled_token_ids else 0
+            if not got or known.finished or self.config.role != "decode":
+                continue
+            if known.spoke:
+                known.told += got  # recorded as one when it ends
+            else:
+                known.spoke = True
+                events.append(("output", f'"n":{got}' + known.owner.fields()))
+        if events:
+            r.spool.record_all(events)
 
     def told(self, scheduler: Any, output: Any, *args: Any, **kwargs: Any) -> None:
         """_update_from_kv_xfer_finished(): the worker's word about transfers."""
@@ -180,36 +227,84 @@ class Hooks:
     # Transfers, in the model's worker.
 
     def worker_made(self, result: Any, worker: Any, *args: Any, **kwargs: Any) -> None:
-        worker.nixl_wrapper = Agent(worker.nixl_wrapper, worker, self.r)
+        worker.nixl_wrapper = Agent(worker.nixl_wrapper, worker, self.r, self._arrived)
+
+    def registered(self, worker: Any, kv_caches: Any, *args: Any, **kwargs: Any) -> None:
+        """register_kv_caches(): the tensors that hold the pool."""
+        if self.config.device == "cpu":
+            self.r.content = Content(kv_caches.values())
+
+    def _arrived(self, t: Transfer) -> None:
+        if t.order:
+            self.r.digests("target", t.order, t.first, t.fields)
+
+    def passed(self, function: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
+        """execute_model(): a forward pass."""
+        output = args[0] if args else kwargs.get("scheduler_output")
+        rows: list[Row] = function.guard(lambda: self._passing(runner, output), [])
+        try:
+            return function(runner, *args, **kwargs)
+        finally:
+            if rows:
+                function.guard(lambda: self._passes.end(rows))  # type: ignore[union-attr]
+
+    def _passing(self, runner: Any, output: Any) -> list[Row]:
+        if self._passes is None:
+            self._passes = Passes(self.r)
+        return self._passes.begin(output, int(runner.cache_config.block_size))
 
     def loading(self, worker: Any, metadata: Any, *args: Any, **kwargs: Any) -> None:
         r, events = self.r, []
         for name, meta in metadata.reqs_to_recv.items():
             there = getattr(getattr(meta, "remote", None), "request_id", "") or getattr(meta, "remote_request_id", "")
-            r.known.setdefault(name, _known(name, str(there)))
-            events.append(r.observe(r.sig("LOAD", f"{r.worker}:{name}") if r.source != r.worker else f"LOAD:{r.worker}:{name}", "LOAD", r.named(name)))
+            known = r.known.setdefault(name, _known(name, str(there)))
+            offered = getattr(getattr(meta, "remote", None), "block_ids", None) or getattr(meta, "remote_block_ids", None)
+            known.remote = len(flat(offered))
+            events.append(r.observe(f"LOAD:{r.worker}:{name}" if r.alone else r.sig("LOAD", f"{r.worker}:{name}"), "LOAD", r.named(name)))
         if events:
             r.spool.record_all(events)
 
+    def preparing(self, function: Any, worker: Any, request: str, meta: Any, *args: Any, **kwargs: Any) -> Any:
+        """_read_blocks_for_req(): a READ is about to be made. One that a plan holds waits where those
+        wait whose handshake is not over: what the engine does meanwhile is what it does then."""
+        if request not in self._let and function.guard(lambda: self._waits(worker, request, meta)):
+            return None
+        self._let.discard(request)
+        return function(worker, request, meta, *args, **kwargs)
+
+    def _waits(self, worker: Any, request: str, meta: Any) -> bool:
+        known = self.r.known.get(request)
+        handoff = known.owner.handoff if known is not None else ""
+
+        def ready() -> None:
+            self._let.add(request)
+            worker._ready_requests.put((request, meta))
+
+        return hold(self.r, "r.post", request, {"handoff": handoff}, ready) is not None
+
     def reading(self, function: Any, worker: Any, *args: Any, **kwargs: Any) -> Any:
         local = self.r.local
-        local.read = function.guard(lambda: self._reading(type(worker), worker, args, kwargs), ("", "", ""))
+        local.read = function.guard(lambda: self._reading(type(worker), worker, args, kwargs))
         try:
             return function(worker, *args, **kwargs)
         finally:
-            local.read = ("", "", "")
+            local.read = None
 
-    def _reading(self, kind: Any, worker: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:
+    def _reading(self, kind: Any, worker: Any, args: Any, kwargs: Any) -> Read:
         function = inspect.unwrap(kind._read_blocks)
         given = signature(function).bind_partial(worker, *args, **kwargs).arguments
-        return tuple(str(given[name]) for name in ("dst_engine_id", "request_id", "remote_request_id"))  # type: ignore[return-value]
+        engine, name, there = (str(given[key]) for key in ("dst_engine_id", "request_id", "remote_request_id"))
+        wanted = given["read_spec"].local_block_ids if "read_spec" in given else given.get("local_block_ids")
+        mine = flat(wanted)
+        known = self.r.known.get(name)
+        return Read(engine, name, there, mine, max(known.remote - len(mine), 0) if known is not None else 0)
 
     def results(self, result: Any, worker: Any, *args: Any, **kwargs: Any) -> None:
         """get_transfer_results(), get_finished(): the worker tells EngineCore."""
         r, events = self.r, []
         sending, receiving = result[:2] if isinstance(result, tuple) else (result.finished_sending, result.finished_recving)
         failed = getattr(result, "failed_recving", None) or ()
-        alone = r.source == r.worker  # EngineCore is this process, and counts the observations
+        alone = r.alone  # EngineCore is this process, and counts the observations
         for name in receiving or ():
             sig = f"RECV:{r.worker}:{name}" if alone else r.sig("RECV", f"{r.worker}:{name}")
             events.append(r.emit(sig, "RECV", r.named(name), "" if name in failed else "completed"))
@@ -217,14 +312,12 @@ class Hooks:
             sig = f"SENT:{r.worker}:{name}" if alone else r.sig("SENT", f"{r.worker}:{name}")
             notified = worker.nixl_wrapper.notified(name)
             if not notified:
-                events.append(("expire", f'"handoff":{quoted(handoff_of(name))},"why":"lease"'))
+                events.append(("expire", f'"req":{quoted(client_id(name))},"handoff":{quoted(handoff_of(name))},"why":"lease"'))
             events.append(r.emit(sig, "SENT", r.named(name), "completed" if notified else ""))
         if events:
             r.spool.record_all(events)
 
 
-def _known(name: str, there: str) -> Any:
-    from .recorder import Known
-
+def _known(name: str, there: str) -> Known:
     client = client_id(name)
     return Known(Owner(client, client, handoff_of(there or name)))

@@ -14,6 +14,11 @@ from conform_probe.part import report
 from conform_probe.spool import Spool, blocks, quoted
 
 from .config import Config
+from .content import Content
+
+SPLIT = (0, 29)  # from here on NIXL's connector is a package, and the model runs in a process of its own
+
+WARM = "w-"  # how the requests begin that warm a pair of workers up: no plan is about them
 
 REMEMBERED = 4096  # requests: far more than are in flight at once
 
@@ -31,6 +36,11 @@ def handoff_of(engine_id: str) -> str:
     return "kv-" + client_id(engine_id)
 
 
+def nth(sig: str, n: int) -> str:
+    """The id of the nth signal of one content."""
+    return sig if n == 1 else f"{sig}~{n}"
+
+
 @dataclass
 class Known:
     """What is known of a request at this stage."""
@@ -39,6 +49,22 @@ class Known:
     cancelled: bool = False
     finished: bool = False
     rejected: bool = False
+    told: int = 0  # tokens that left this stage and are not recorded yet
+    spoke: bool = False  # a token has left
+    steps: int = 0  # forward passes whose result EngineCore has
+    seen: int = 0  # … and that it has recorded having it
+    remote: int = 0  # decode's model process: how many blocks prefill offered
+
+
+@dataclass
+class Read:
+    """What is being read when the NIXL agent is called."""
+
+    engine: str  # the worker that is read
+    request: str  # as this worker names it
+    remote: str  # as that one does
+    blocks: list[int]  # here, in order
+    first: int  # the number of the first of them among those that were offered
 
 
 class Local(threading.local):
@@ -46,7 +72,7 @@ class Local(threading.local):
 
     owner: Owner | None = None  # whose blocks are allocated or freed
     why: str = ""
-    read: tuple[str, str, str] = ("", "", "")  # the engine read from, the request here, the request there
+    read: Read | None = None
 
 
 class Recorder:
@@ -57,7 +83,9 @@ class Recorder:
         self.worker = config.worker
         self.local = Local()
         self.known: dict[str, Known] = {}  # by the engine's id
+        self.names: dict[str, str] = {}  # the engine's ids, by holder
         self.pool: Pool | None = None
+        self.content: Content | None = None
         self.sent: dict[str, int] = {}  # by signal, how often it was emitted or observed here
         self.failpoint: Failpoint | None = None
         self.spool = Spool(config.dir, source, self._tap)
@@ -79,6 +107,7 @@ class Recorder:
             handoff = handoff_of(there or request.request_id) if params else ""
             client = client_id(request.request_id)
             known = self.known[request.request_id] = Known(Owner(client, client, handoff))
+            self.names.setdefault(client, request.request_id)
             self._forget()
         return known
 
@@ -89,6 +118,7 @@ class Recorder:
         for name, known in list(self.known.items())[:8]:
             if known.finished and not (self.pool is not None and self.pool.holds(known.owner.holder)):
                 del self.known[name]
+                self.names.pop(known.owner.holder, None)
 
     def named(self, engine_id: str) -> str:
         """`,"req":…,"handoff":…` of a request that this process knows by its id alone."""
@@ -97,12 +127,27 @@ class Recorder:
             return known.owner.fields()
         return f',"req":{quoted(client_id(engine_id))},"handoff":{quoted(handoff_of(engine_id))}'
 
+    @property
+    def alone(self) -> bool:
+        """Whether EngineCore and the model share this process, and its one thread: what one
+        does next to the other needs no signals."""
+        return self.config.version < SPLIT
+
+    def digests(self, side: str, numbers: list[int], first: int, fields: str) -> None:
+        """The content of blocks, as written or as read; first is the number of the first."""
+        if self.content is None:
+            return
+        self.spool.record_all([
+            ("digest", f'"side":"{side}","part":{first + i},"sum":"{self.content.digest(n)}","pool":"kv","blocks":[{n}]{fields}')
+            for i, n in enumerate(numbers)
+        ])
+
     def sig(self, name: str, about: str) -> str:
         """The id of a signal between processes, made of its content, the same on both sides: the
         nth emission here is the nth observation there."""
         base = f"{name}:{about}"
         n = self.sent[base] = self.sent.get(base, 0) + 1
-        return base if n == 1 else f"{base}~{n}"
+        return nth(base, n)
 
     def emit(self, sig: str, signal: str, fields: str, claims: str = "", more: str = "") -> tuple[str, str]:
         """An emit event, for record_all."""

@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import queue
 import tempfile
+import threading
+import time
 import unittest
 from types import SimpleNamespace
 from typing import Any
 
 from conform_probe.binding import Bound, Hook, bind
+from conform_probe.failpoint import DROP, DUPLICATE, FAIL, FORWARD
 from conform_probe.ledger import Pool
 from conform_vllm_probe.agent import Agent
 from conform_vllm_probe.bindings import hooks
 from conform_vllm_probe.config import Config
 from conform_vllm_probe.hooks import Hooks, flat
-from conform_vllm_probe.recorder import REMEMBERED, Recorder, client_id, handoff_of
+from conform_vllm_probe.passes import Passes
+from conform_vllm_probe.recorder import REMEMBERED, Read, Recorder, client_id, handoff_of
 
 
 def recorder(role: str, source: str = "") -> Recorder:
@@ -146,15 +151,25 @@ class CoreTest(unittest.TestCase):
 
 
 class FakeNIXL:
+    name = "agent-of-decode"
+
     def __init__(self) -> None:
         self.state = "PROC"
         self.notifs: dict[str, list[bytes]] = {}
+        self.calls: list[str] = []
 
     def make_prepped_xfer(self, *args: Any, **kwargs: Any) -> int:
         return 77
 
     def transfer(self, handle: int) -> str:
-        return "PROC"
+        self.calls.append("transfer")
+        return self.state
+
+    def release_xfer_handle(self, handle: int) -> None:
+        self.calls.append("release")
+
+    def send_notif(self, agent: str, notif_msg: bytes = b"") -> None:
+        self.calls.append("notif")
 
     def check_xfer_state(self, handle: int) -> str:
         return self.state
@@ -162,6 +177,50 @@ class FakeNIXL:
     def get_new_notifs(self) -> dict[str, list[bytes]]:
         found, self.notifs = self.notifs, {}
         return found
+
+
+class FakePlan:
+    """A plan that holds each of some points until it is answered."""
+
+    def __init__(self, *points: str) -> None:
+        self._answers = {p: threading.Event() for p in points}
+        self._asked = {p: threading.Event() for p in points}
+        self._given: dict[str, int] = {}
+
+    def wants(self, name: str, pool: str) -> bool:
+        return name in self._answers
+
+    def ask(self, point: dict[str, Any]) -> int:
+        self._asked[point["name"]].set()
+        self._answers[point["name"]].wait(10)
+        return self._given[point["name"]]
+
+    def asked(self, name: str) -> None:
+        assert self._asked[name].wait(10)
+
+    def answer(self, name: str, answer: int) -> None:
+        self._given[name] = answer
+        self._answers[name].set()
+
+    def tap(self, kind: str, line: bytes) -> None:
+        pass
+
+
+def until(ask: Any, wanted: Any) -> Any:
+    """Asks until the answer is wanted; without one, for a moment."""
+    end = time.monotonic() + (10 if wanted is not None else 0.1)
+    while (got := ask()) != wanted and time.monotonic() < end:
+        time.sleep(0.005)
+    return got
+
+
+def step(new: list[Any], cached: list[Any], scheduled: dict[str, int]) -> Any:
+    """What a scheduler hands to the model."""
+    return SimpleNamespace(
+        scheduled_new_reqs=[SimpleNamespace(req_id=n, block_ids=(b,), num_computed_tokens=c, prompt_token_ids=[0] * p) for n, b, c, p in new],
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=[n for n, _, _ in cached], new_block_ids=[b for _, b, _ in cached], num_computed_tokens=[c for _, _, c in cached], resumed_req_ids=set()),
+        num_scheduled_tokens=scheduled, finished_req_ids=set())
 
 
 class WorkerTest(unittest.TestCase):
@@ -182,7 +241,7 @@ class WorkerTest(unittest.TestCase):
         self.worker("decode")
         name, there = "cmpl-r-0001-0-0000aaaa", "cmpl-r-0009-0-0000bbbb"
         self.h.loading(self.w, SimpleNamespace(reqs_to_recv={name: SimpleNamespace(remote=SimpleNamespace(request_id=there))}))
-        self.r.local.read = ("prefill-0", name, there)
+        self.r.local.read = Read("prefill-0", name, there, [2, 3], 0)
         handle = self.w.nixl_wrapper.make_prepped_xfer("READ", 1, [2, 3, 18, 19], 2, [5, 6, 37, 38], notif_msg=b"x")
         self.w.nixl_wrapper.transfer(handle)
         self.assertEqual(self.w.nixl_wrapper.check_xfer_state(handle), "PROC")
@@ -203,14 +262,129 @@ class WorkerTest(unittest.TestCase):
 
     def test_a_read_that_fails_tells_nobody_that_it_read(self) -> None:
         self.worker("decode")
-        self.r.local.read = ("prefill-0", "cmpl-r-0001-0-0000aaaa", "cmpl-r-0001-0-0000bbbb")
+        self.r.local.read = Read("prefill-0", "cmpl-r-0001-0-0000aaaa", "cmpl-r-0001-0-0000bbbb", [2], 0)
         handle = self.w.nixl_wrapper.make_prepped_xfer("READ", 1, [2], 2, [5])
+        self.w.nixl_wrapper.transfer(handle)
         self.nixl.state = "ERR"
         self.w.nixl_wrapper.check_xfer_state(handle)
         self.h.results(SimpleNamespace(finished_sending=set(), finished_recving={"x"}, failed_recving={"x"}), self.w)
         events = told(self.r)
         self.assertEqual([e["ok"] for e in kinds(events, "end")], [False, False])
         self.assertEqual([(e["signal"], e.get("claims", "")) for e in kinds(events, "emit")], [("XFER_STATE", "completed"), ("RECV", "")])
+
+    def test_what_the_prefix_cache_had_is_told_without_a_read(self) -> None:
+        self.worker("decode")
+        self.w.nixl_wrapper.send_notif("agent", notif_msg=b"cmpl-r-0001-0-0000aaaa:1")
+        self.w.nixl_wrapper.send_notif("agent", notif_msg=b"HB:cmpl-r-0002-0-0000aaaa")
+        self.assertEqual(self.nixl.calls, ["notif", "notif"])
+        self.assertEqual([(e["sig"], e.get("claims", "")) for e in kinds(told(self.r), "emit")],
+                         [("READ_DONE:kv-r-0001:agent-of-decode", "completed"), ("HEARTBEAT:kv-r-0002:agent-of-decode", "")])
+
+    def test_a_plan_holds_a_read_when_it_is_posted_and_when_it_is_done(self) -> None:
+        self.worker("decode")
+        plan = FakePlan("r", "r.done")
+        self.r.failpoint = plan  # type: ignore[assignment]
+        agent = self.w.nixl_wrapper
+        self.r.local.read = Read("prefill-0", "cmpl-r-0001-0-0000aaaa", "cmpl-r-0001-0-0000aaaa", [2], 0)
+        handle = agent.make_prepped_xfer("READ", 1, [2], 2, [5])
+        self.nixl.state = "DONE"
+        seen = []
+        self.assertEqual(agent.transfer(handle), "PROC")
+        for point in ("r", "r.done"):
+            plan.asked(point)
+            seen.append((point, self.r.spool.open, list(self.nixl.calls)))
+            self.assertEqual(agent.check_xfer_state(handle), "PROC")
+            plan.answer(point, FORWARD)
+            state = until(lambda: agent.check_xfer_state(handle), "DONE" if point == "r.done" else None)
+        self.assertEqual(state, "DONE")
+        self.assertEqual(seen, [("r", 2, []), ("r.done", 2, ["transfer"])])
+        self.assertEqual(self.r.spool.open, 0)
+        self.assertEqual([e["ok"] for e in kinds(told(self.r), "end")], [True, True])
+
+    def test_a_plan_lets_a_read_fail(self) -> None:
+        self.worker("decode")
+        plan = FakePlan("r")
+        self.r.failpoint = plan  # type: ignore[assignment]
+        agent = self.w.nixl_wrapper
+        self.r.local.read = Read("prefill-0", "cmpl-r-0001-0-0000aaaa", "cmpl-r-0001-0-0000aaaa", [2], 0)
+        handle = agent.make_prepped_xfer("READ", 1, [2], 2, [5])
+        agent.transfer(handle)
+        plan.answer("r", FAIL)
+        self.assertEqual(until(lambda: agent.check_xfer_state(handle), "ERR"), "ERR")
+        self.assertEqual(self.nixl.calls, [], "it was never posted")
+        self.assertEqual([e["ok"] for e in kinds(told(self.r), "end")], [False, False])
+
+    def test_a_read_that_is_held_before_its_post_waits_with_those_without_a_handshake(self) -> None:
+        self.worker("decode")
+        plan, made = FakePlan("r.post"), []
+        self.r.failpoint = plan  # type: ignore[assignment]
+        self.w._ready_requests = queue.Queue()
+        make = once(lambda w, name, meta: made.append(name))
+        name = "cmpl-r-0001-0-0000aaaa"
+        self.h.preparing(make, self.w, name, "meta")
+        self.assertEqual((made, self.w._ready_requests.empty()), ([], True))
+        plan.answer("r.post", FORWARD)
+        self.h.preparing(make, self.w, *self.w._ready_requests.get(timeout=10))
+        self.assertEqual(made, [name])
+
+    def test_a_plan_drops_repeats_and_delays_what_is_told(self) -> None:
+        self.worker("prefill")
+        plan = FakePlan("r.word", "r.renew")
+        self.r.failpoint = plan  # type: ignore[assignment]
+        agent, done, beat = self.w.nixl_wrapper, b"cmpl-r-0001-0-0000aaaa:1", b"HB:cmpl-r-0001-0-0000aaaa"
+        self.nixl.notifs = {"agent": [done, beat]}
+        self.assertEqual(agent.get_new_notifs(), {}, "both are held")
+        self.assertEqual(agent.get_new_notifs(), {})
+        plan.answer("r.renew", DROP)
+        plan.answer("r.word", DUPLICATE)
+        self.assertEqual(until(agent.get_new_notifs, {"agent": [done, done]}), {"agent": [done, done]})
+        self.assertEqual(agent.get_new_notifs(), {})
+        self.assertEqual([e["sig"] for e in kinds(told(self.r), "observe")], ["READ_DONE:kv-r-0001:agent"] * 2)
+
+    def test_no_plan_is_about_the_requests_that_warm_up(self) -> None:
+        self.worker("decode")
+        self.r.failpoint = FakePlan("r.post", "r", "r.done")  # type: ignore[assignment]
+        self.r.local.read = Read("prefill-0", "cmpl-w-0001-0-0000aaaa", "cmpl-w-0001-0-0000aaaa", [2], 0)
+        handle = self.w.nixl_wrapper.make_prepped_xfer("READ", 1, [2], 2, [5])
+        self.nixl.state = "DONE"
+        self.assertEqual(self.w.nixl_wrapper.transfer(handle), "DONE")
+
+    def test_passes_follow_the_engines_table(self) -> None:
+        self.worker("decode")
+        self.r.content = SimpleNamespace(digest=lambda n: f"d{n}")
+        passes = Passes(self.r)
+        name = "cmpl-r-0001-0-0000aaaa"
+        first = step([(name, [1, 2], 40, 41)], [], {name: 1})
+        rows = passes.begin(first, 32)
+        self.assertEqual(self.r.spool.open, 2)
+        passes.end(rows)
+        second = step([], [(name, None, 41), ], {name: 1})
+        passes.end(passes.begin(second, 32))
+        third = step([], [(name, ([7],), 64)], {name: 1})
+        passes.end(passes.begin(third, 32))
+        events = told(self.r)
+        self.assertEqual([(e["mode"], e["blocks"]) for e in kinds(events, "begin")],
+                         [("r", [[1, 2]]), ("w", [2]), ("r", [[1, 2]]), ("w", [2]), ("r", [[1, 2], 7]), ("w", [7])])
+        self.assertEqual([e["sig"] for e in kinds(events, "observe")], [f"BLOCKS:decode-0:{name}", f"BLOCKS:decode-0:{name}~2"])
+        self.assertEqual([e["claims"] for e in kinds(events, "emit")], ["completed"] * 3)
+        self.assertEqual(kinds(events, "digest"), [], "decode reads, and is not the source")
+
+    def test_prefill_tells_the_content_of_a_whole_prompt(self) -> None:
+        self.worker("prefill")
+        self.r.content = SimpleNamespace(digest=lambda n: f"d{n}")
+        passes, name = Passes(self.r), "cmpl-r-0001-0-0000aaaa"
+        passes.end(passes.begin(step([(name, [5], 0, 40)], [], {name: 32}), 32))
+        passes.end(passes.begin(step([], [(name, ([6],), 32)], {name: 8}), 32))
+        got = [(e["part"], e["sum"], e["side"], e["handoff"]) for e in kinds(told(self.r), "digest")]
+        self.assertEqual(got, [(0, "d5", "source", "kv-r-0001"), (1, "d6", "source", "kv-r-0001")])
+
+    def test_without_a_handoff_nobody_compares_the_content(self) -> None:
+        self.worker("prefill")
+        self.r.content = SimpleNamespace(digest=lambda n: f"d{n}")
+        passes, name = Passes(self.r), "cmpl-w-0001-0-0000aaaa"
+        self.r.know(SimpleNamespace(request_id=name, kv_transfer_params=None))
+        passes.end(passes.begin(step([(name, [5], 0, 30)], [], {name: 30}), 32))
+        self.assertEqual(kinds(told(self.r), "digest"), [])
 
     def test_a_lease_ends_by_word_or_by_clock(self) -> None:
         self.worker("prefill")
@@ -219,13 +393,13 @@ class WorkerTest(unittest.TestCase):
         self.h.results(({"cmpl-r-0001-0-0000aaaa"}, set()), self.w)
         self.h.results(({"cmpl-r-0002-0-0000aaaa"}, set()), self.w)
         events = told(self.r)
-        self.assertEqual([e["sig"] for e in kinds(events, "observe")], ["READ_DONE:kv-r-0001"])
+        self.assertEqual([e["sig"] for e in kinds(events, "observe")], ["READ_DONE:kv-r-0001:agent", "HEARTBEAT:kv-r-0001:agent"])
         self.assertEqual([(e["handoff"], e.get("claims", "")) for e in kinds(events, "emit")], [("kv-r-0001", "completed"), ("kv-r-0002", "")])
-        self.assertEqual([e["handoff"] for e in kinds(events, "expire")], ["kv-r-0002"])
+        self.assertEqual([(e["handoff"], e["req"]) for e in kinds(events, "expire")], [("kv-r-0002", "r-0002")])
 
     def test_errors_stay_here(self) -> None:
         self.worker("decode")
-        self.r.local.read = ("nobody", "cmpl-r-0001-0-0000aaaa", "x")
+        self.r.local.read = Read("nobody", "cmpl-r-0001-0-0000aaaa", "x", [], 0)
         self.assertEqual(self.w.nixl_wrapper.make_prepped_xfer("READ", 1, [2], 2, [5]), 77)
         self.assertEqual(self.w.nixl_wrapper.check_xfer_state(77), "PROC")
         self.assertIn("nixl_agent", self.r.state.errors)
@@ -237,7 +411,7 @@ class BindingTest(unittest.TestCase):
         table = hooks(Hooks(lambda: None, None))  # type: ignore[arg-type,return-value]
         for version in ((0, 15, 1), (0, 32, 0)):
             state = bind([Hook(h.target.replace("vllm.", "no_vllm."), h.rules, since=h.since, until=h.until) for h in table], version, lambda: False)
-            self.assertEqual((state.asked, state.bound), (17, 0))
+            self.assertEqual((state.asked, state.bound), (21, 0))
             self.assertIn("BLK-5", state.missing)
 
 
