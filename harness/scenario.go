@@ -112,6 +112,7 @@ func Scenarios() []Scenario {
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
 		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(), referenceStale(), leaseRenewed(), prefixShared(), twoDecodeRanks(), decodeRestarted(),
 		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), offloadFinish(), mixedLoad(),
+		readerFrozen(), readerFrozenBriefly(), nobodyReads(),
 	}
 }
 

@@ -40,7 +40,7 @@ func cancelDuringTransfer() Scenario {
 			},
 			limits:   adapters.Limits{HandoffTimeout: 800 * time.Millisecond, Lease: 600 * time.Millisecond},
 			workload: w,
-		}, onSGLang: cancelHeld()},
+		}, onSGLang: cancelHeld(), onVLLM: cancelRead()},
 		reach: map[string]func(*recorded) bool{
 			"a transfer was open when its request was cancelled": openAt(isKind(spec.KindCancel)),
 			"a cancelled request gave its blocks back":           freedFor("cancel"),

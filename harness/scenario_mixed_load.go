@@ -10,6 +10,8 @@ func mixedLoad() Scenario {
 	sglang := engineWorkload()
 	sglang.clients, sglang.requests, sglang.output = 4, 300, [2]int{1, 48}
 	sglang.pause, sglang.prefixEvery = [2]time.Duration{0, 20 * time.Millisecond}, 3
+	vllm := sglang
+	vllm.clients = 3
 	reference := plainWorkload()
 	reference.requests, reference.prefixEvery = 300, 3
 	return Scenario{
@@ -19,6 +21,7 @@ func mixedLoad() Scenario {
 		shapes: map[string]shape{
 			onReference: {workload: reference},
 			onSGLang:    {workload: sglang, branches: []string{"a request read another's pages from the prefix cache"}},
+			onVLLM:      {workload: vllm},
 		},
 		reach: map[string]func(*recorded) bool{
 			"a block was reused":    reused(time.Hour),
