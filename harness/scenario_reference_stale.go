@@ -12,10 +12,9 @@ func referenceStale() Scenario {
 	const late, again = "a reference came to decode after its lease had run out", "its key named another request by then"
 	return Scenario{
 		ID: "reference-stale", Title: "A reference to prefill's blocks comes to decode after they were given to others, and its key too",
-		Why:      "A reference is a right for a time. What ends the time must end the right, and nothing that comes later may open it again.",
-		Branches: []string{late, again},
+		Why: "A reference is a right for a time. What ends the time must end the right, and nothing that comes later may open it again.",
 		shapes: map[string]shape{onReference: {
-			modes: []string{modePull},
+			modes: []string{modePull}, branches: []string{late, again},
 			plans: map[string]string{modePull: `rules:
   - name: ` + ruleHold + `
     when: {http: POST /generate, to: decode, nth: 1}
@@ -30,8 +29,11 @@ func referenceStale() Scenario {
 				}, chorus(partAfter, afterwards, 40, 3)...)
 			},
 			play: playReferenceStale, hears: []spec.Kind{spec.KindExpire, spec.KindGrant},
-		}},
-		reach: map[string]func(*recorded) bool{late: referenceLate, again: keyGrantedAgain},
+		}, onVLLM: staleRead()},
+		reach: map[string]func(*recorded) bool{
+			late: referenceLate, again: keyGrantedAgain,
+			leaseEnded: kindAt(spec.RolePrefill, spec.KindExpire), blocksReused: readAfterReuse,
+		},
 	}
 }
 
