@@ -124,6 +124,9 @@ func open(cfg Config) (*hunter, error) {
 	if r.OutDir == "" {
 		r.OutDir = filepath.Join("hunts", h.start.UTC().Format("20060102-150405.000"))
 	}
+	if entries, err := os.ReadDir(r.OutDir); err == nil && len(entries) > 0 {
+		return nil, &harness.UsageError{What: fmt.Sprintf("the folder %s is not empty", r.OutDir), Where: "--out", Expected: "a folder that is new or empty", Try: "name another one"}
+	}
 	h.res = &Result{Adapter: r.Adapter, Defect: r.Defect, Dir: r.OutDir, Hunted: []Hunted{}, Clean: []Clean{}}
 	return h, nil
 }
@@ -179,7 +182,8 @@ func (h *hunter) predictions(ctx context.Context) ([]Prediction, error) {
 	run := h.cfg.Run
 	run.Scenarios, run.Plan = []string{cmp.Or(h.cfg.Clean, "baseline")}, ""
 	run.OutDir = filepath.Join(h.cfg.Run.OutDir, "clean")
-	h.say("a clean run", false)
+	var once sync.Once // told when nothing stood in its way
+	run.Progress = func(harness.Progress) { once.Do(func() { h.say("a clean run", false) }) }
 	got, err := h.run(ctx, run)
 	if err != nil {
 		return nil, err
