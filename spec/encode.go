@@ -418,6 +418,52 @@ func (e *Event) appendField(dst []byte, f Field) []byte {
 	return dst
 }
 
+// Value is what a field of the event's kind holds, nil where [Event.AppendJSON]
+// leaves it out: a string, int64, bool, []string, [Blocks] or json.RawMessage.
+// Fields that every kind has always hold something.
+func (e *Event) Value(f Field) any {
+	switch f.Name {
+	case "seq":
+		return int64(e.Seq)
+	case "need":
+		if e.Need != nil {
+			return *e.Need
+		}
+		return nil
+	}
+	switch f.Type {
+	case TypeString:
+		if s := *e.stringField(f.Name); s != "" || f.Required || f.Name == "expect" && e.HasExp {
+			return s
+		}
+	case TypeInt, TypeUint:
+		if n := *e.intField(f.Name); n != 0 || f.Required || f.Name == "t2" {
+			return n
+		}
+	case TypeBool:
+		if e.OK != nil {
+			return *e.OK
+		}
+	case TypeStrings:
+		list := e.Accesses
+		if f.Name == "workers" {
+			list = e.Workers
+		}
+		if list != nil || f.Required {
+			return list
+		}
+	case TypeBlocks:
+		if e.Blocks != nil || f.Required {
+			return e.Blocks
+		}
+	case TypeObject:
+		if e.Hooks != nil {
+			return e.Hooks
+		}
+	}
+	return nil
+}
+
 func appendName(dst []byte, name string) []byte {
 	dst = append(dst, ',')
 	dst = appendString(dst, name)

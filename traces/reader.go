@@ -22,6 +22,10 @@ type reader struct {
 	// events grow by chunks: an event is large, and chunks are never moved.
 	events [][]spec.Event
 	losses []spec.Loss
+	// each is given every event, and none is kept; nil to keep all. See [Walk].
+	each   func(*spec.Event) error
+	walked spec.Event
+	late   map[lateID]int64
 
 	sources  map[string]*source
 	workers  map[string][]*source
@@ -112,11 +116,19 @@ func (r *reader) line(f *file, pos spec.Position, line []byte) error {
 	s.lines++
 	s.sum.Write(line)
 	s.sum.Write([]byte{'\n'})
+	if r.each != nil {
+		return r.each(e)
+	}
 	return nil
 }
 
 // place returns a zero event of the trace.
 func (r *reader) place() *spec.Event {
+	if r.each != nil {
+		r.count++
+		r.walked = spec.Event{}
+		return &r.walked
+	}
 	const least, most = 64, 4096
 	last := len(r.events) - 1
 	if last < 0 || len(r.events[last]) == cap(r.events[last]) {
@@ -240,6 +252,10 @@ func (r *reader) mutation(s *source, e *spec.Event) error {
 // in lines that come later.
 func (r *reader) blocks(e *spec.Event, worker string) error {
 	p, ok := r.pools[poolID{worker, e.Pool}]
+	if !ok && r.each != nil {
+		r.putOff(e, worker)
+		return nil
+	}
 	if !ok {
 		r.deferred = append(r.deferred, e)
 		return nil
@@ -256,12 +272,20 @@ func (p pool) holds(e *spec.Event, worker string) error {
 		"block %d", n)
 }
 
-// finish checks what had to wait for the last line, and hands out the trace.
-func (r *reader) finish() (*spec.Trace, error) {
+// checkDeferred checks what had to wait for the last line.
+func (r *reader) checkDeferred() error {
 	for _, e := range r.deferred {
 		if err := r.blocksLate(e); err != nil {
-			return nil, at(e.Pos, err)
+			return at(e.Pos, err)
 		}
+	}
+	return nil
+}
+
+// finish checks what had to wait for the last line, and hands out the trace.
+func (r *reader) finish() (*spec.Trace, error) {
+	if err := r.checkDeferred(); err != nil {
+		return nil, err
 	}
 	if len(r.events) == 1 {
 		return &spec.Trace{Events: slices.Clip(r.events[0]), Losses: r.losses}, nil
