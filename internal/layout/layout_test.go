@@ -52,6 +52,11 @@ var table = []row{
 		[]string{"spec", "spec/check", "traces", "harness"},
 		[]string{yaml, "github.com/secure-systems-lab/go-securesystemslib/dsse", "github.com/in-toto/attestation", "google.golang.org/protobuf"},
 	},
+	{
+		"harness/export",
+		[]string{"spec", "spec/check"},
+		[]string{"github.com/parquet-go/parquet-go", "google.golang.org/protobuf/encoding/protowire"},
+	},
 	{"harness", []string{"spec", "faults", "traces", "adapters", "internal/spelling"}, []string{yaml, sys}},
 	{"cmd", []string{"spec", "faults", "traces", "adapters", "harness", "internal/spelling"}, []string{cobra, pflag, sys}},
 	{"internal/layout", nil, nil},
@@ -90,6 +95,8 @@ func TestImportTableRefuses(t *testing.T) {
 		{"harness", "conform/harness/certify"},
 		{"harness/report", "github.com/in-toto/attestation/go/v1"},
 		{"harness/certify", "conform/adapters"},
+		{"harness/export", "conform/traces"},
+		{"harness", "github.com/parquet-go/parquet-go"},
 		{"harness", "conform/internal/layout"},
 	} {
 		r, ok := rowOf(c.dir)
