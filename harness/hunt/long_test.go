@@ -22,7 +22,10 @@ var predictable = map[string]string{
 	"silent-peer-is-dead":      "push",
 	"first-failure-frees":      "push",
 	"reject-known-by-timeout":  "push",
+	"stale-ack-accepted":       "push",
 	"lease-expires-under-read": "pull",
+	"stale-reference-served":   "pull",
+	"deadline-across-clocks":   "pull",
 	"double-release":           "pull",
 }
 
