@@ -52,9 +52,9 @@ func (a *app) specCoverage(ctx context.Context, files []string, format string) e
 
 func (a *app) coverFiles(ctx context.Context, cov *check.Coverage, files []string) error {
 	for _, file := range files {
-		tr, err := traces.Read(file, a.stdin)
+		tr, err := readTrace(ctx, file, a.stdin)
 		if err != nil {
-			return unreadableTrace(file, err)
+			return err
 		}
 		if err := cov.Add(ctx, file, tr); err != nil {
 			return inTrace(file, err)

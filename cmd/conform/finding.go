@@ -11,7 +11,6 @@ import (
 
 	"conform/spec"
 	"conform/spec/check"
-	"conform/traces"
 )
 
 // findingWords says how a finding is named.
@@ -53,9 +52,9 @@ func (a *app) choose(ctx context.Context, args []string, driftPPM int) (*chosen,
 
 // readAndJudge reads a whole trace and judges it.
 func readAndJudge(ctx context.Context, path string, stdin io.Reader, opt check.Options) (*spec.Trace, *check.Judged, error) {
-	trace, err := traces.Read(path, stdin)
+	trace, err := readTrace(ctx, path, stdin)
 	if err != nil {
-		return nil, nil, unreadableTrace(path, err)
+		return nil, nil, err
 	}
 	judged, err := check.Open(ctx, trace, opt)
 	if err != nil {

@@ -27,7 +27,7 @@ func commandMain() int {
 	ctx, stop := interruptible(context.Background(), os.Stderr)
 	defer stop()
 	a := &app{
-		stdin:   &stoppable{ctx: ctx, r: os.Stdin},
+		stdin:   os.Stdin,
 		stdout:  &pipe{w: os.Stdout},
 		stderr:  &pipe{w: os.Stderr},
 		getenv:  os.Getenv,

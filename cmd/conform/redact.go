@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,24 +31,24 @@ role and number, and kinds of signals stay. Look at the result before you show i
 What Conform itself records has digests in the place of prompts and tokens, and no
 keys; redact is for traces that others wrote.`,
 		Args: exactly(1, "one trace: "+traceWords),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usage("there is no -o", "-o FILE, a .jsonl file to write to", "")
 			}
 			if err := newTraceFile(out, args[0]); err != nil {
 				return err
 			}
-			return a.redact(args[0], out)
+			return a.redact(cmd.Context(), args[0], out)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "the .jsonl `FILE` to write the trace to")
 	return cmd
 }
 
-func (a *app) redact(path, out string) error {
-	trace, err := traces.Read(path, a.stdin)
+func (a *app) redact(ctx context.Context, path, out string) error {
+	trace, err := readTrace(ctx, path, a.stdin)
 	if err != nil {
-		return unreadableTrace(path, err)
+		return err
 	}
 	bare, err := traces.Redact(trace)
 	if errors.Is(err, traces.ErrNamelessLoss) {

@@ -3,28 +3,39 @@ package main
 import (
 	"context"
 	"io"
-	"sync"
+
+	"conform/spec"
+	"conform/traces"
 )
 
-// stoppable is standard input whose reading ends with a context. A read of a terminal or
-// of a pipe that nobody writes can't be called back: it is left to the end of the program.
-type stoppable struct {
-	ctx   context.Context
-	r     io.Reader
-	begin sync.Once
-	pipe  *io.PipeReader
-}
-
-// Read begins to read with the first call: most commands take nothing in.
-func (s *stoppable) Read(p []byte) (int, error) {
-	s.begin.Do(func() {
-		var w *io.PipeWriter
-		s.pipe, w = io.Pipe()
-		go func() {
-			_, err := io.Copy(w, s.r)
-			w.CloseWithError(err)
+// readTrace reads the trace at path, or standard input for "-", and ends with ctx. To
+// open or read a pipe that nobody writes can't be called back: that is left to the end
+// of the program. The error is one for the user.
+func readTrace(ctx context.Context, path string, stdin io.Reader) (*spec.Trace, error) {
+	type outcome struct {
+		trace *spec.Trace
+		err   error
+		panic any
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			o.panic = recover() // for the caller's goroutine, where it becomes one line
+			done <- o
 		}()
-		context.AfterFunc(s.ctx, func() { w.CloseWithError(context.Cause(s.ctx)) })
-	})
-	return s.pipe.Read(p)
+		o.trace, o.err = traces.Read(path, stdin)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case o := <-done:
+		if o.panic != nil {
+			panic(o.panic)
+		}
+		if o.err != nil {
+			return nil, unreadableTrace(path, o.err)
+		}
+		return o.trace, nil
+	}
 }

@@ -3,36 +3,41 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestStoppableReadsWhatThereIs(t *testing.T) {
-	text := bytes.Repeat([]byte("0123456789"), 100_000)
-	got, err := io.ReadAll(&stoppable{ctx: t.Context(), r: bytes.NewReader(text)})
-	require.NoError(t, err)
-	require.Equal(t, text, got)
-	broken := errors.New("broken")
-	_, err = io.ReadAll(&stoppable{ctx: t.Context(), r: iotest.ErrReader(broken)})
-	require.ErrorIs(t, err, broken)
-}
-
-func TestStoppableEndsWithItsContext(t *testing.T) {
+func TestReadTraceEndsWithItsContext(t *testing.T) {
 	silent, writer := io.Pipe()
 	defer writer.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	_, err := io.ReadAll(&stoppable{ctx: ctx, r: silent})
-	require.ErrorIs(t, err, context.Canceled)
+	unopened := filepath.Join(t.TempDir(), "fifo.jsonl")
+	require.NoError(t, syscall.Mkfifo(unopened, 0o600))
+	for _, path := range []string{"-", unopened} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		_, err := readTrace(ctx, path, silent)
+		require.ErrorIs(t, err, context.Canceled, path)
+	}
+	w, err := os.OpenFile(unopened, os.O_WRONLY, 0) // for the open that was left
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
 }
+
+// A bug in the reader reaches the caller, who puts it into words.
+func TestReadTracePanicsWhereItsCallerSeesIt(t *testing.T) {
+	require.PanicsWithValue(t, "a bug", func() { _, _ = readTrace(t.Context(), "-", buggy{}) })
+}
+
+type buggy struct{}
+
+func (buggy) Read([]byte) (int, error) { panic("a bug") }
 
 // One Ctrl-C ends a check that waits for a trace that does not come.
 func TestInterruptedCheckOfStandardInput(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 	"conform/adapters/external"
 	"conform/harness/report"
 	"conform/spec"
-	"conform/traces"
 )
 
 // writersCommand puts the writers of traces where the user wants them.
@@ -75,14 +75,14 @@ func (a *app) checkWriterAlone(cmd *cobra.Command, args []string, format string)
 	if format != formatText && format != formatJSON {
 		return unknown("--format", format, []string{formatText, formatJSON}, "")
 	}
-	return a.checkWriter(args[0], format)
+	return a.checkWriter(cmd.Context(), args[0], format)
 }
 
 // checkWriter says what a judge can make of what some writer has recorded.
-func (a *app) checkWriter(path, format string) error {
-	trace, err := traces.Read(path, a.stdin)
+func (a *app) checkWriter(ctx context.Context, path, format string) error {
+	trace, err := readTrace(ctx, path, a.stdin)
 	if err != nil {
-		return unreadableTrace(path, err)
+		return err
 	}
 	points := external.Examine(trace)
 	for _, p := range points {
