@@ -106,7 +106,7 @@ func (p *Plan) Known(known []string) error {
 			return &PlanError{
 				File: p.Name, Line: p.Rules[i].Line, Column: 1,
 				Found:    fmt.Sprintf("the worker %q in the rule %s", name, p.Rules[i].Name),
-				Expected: "a role, or one of " + strings.Join(known, ", "),
+				Expected: "one of prefill, decode, " + strings.Join(known, ", "),
 			}
 		}
 	}

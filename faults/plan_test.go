@@ -268,7 +268,7 @@ func TestPlanNamesWorkersOfTheStack(t *testing.T) {
 			}
 			var bad *PlanError
 			require.ErrorAs(t, err, &bad, name)
-			require.Equal(t, "a.yaml:2:1: found the worker \""+name+"\" in the rule r, expected a role, or one of client, router, harness, prefill-0, decode-0, decode-1", err.Error())
+			require.Equal(t, "a.yaml:2:1: found the worker \""+name+"\" in the rule r, expected one of prefill, decode, client, router, harness, prefill-0, decode-0, decode-1", err.Error())
 		}
 	}
 }

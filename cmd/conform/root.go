@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"conform/harness/report"
 )
@@ -28,8 +29,10 @@ may still read or write it, and can a refused request still do work?
 
 Exit status: 0 pass, 1 fail, 2 unproven or inconclusive, 3 bad input or usage,
 4 the harness or the engine failed.`,
-		Args:          noUnknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:              noUnknownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: noEmptyFlag,
+
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -76,6 +79,24 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	return usage(fmt.Sprintf("%s was given the argument %q", cmd.CommandPath(), args[0]), "flags only",
 		fmt.Sprintf("see %s --help", cmd.CommandPath()))
+}
+
+// noEmptyFlag refuses a flag that was given nothing, as by a script whose variable is not
+// set: it would do what the flag left out does, such as to run every scenario.
+func noEmptyFlag(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		switch list, ok := f.Value.(pflag.SliceValue); {
+		case f.Value.Type() == "stringArray":
+			return // each value has a form of its own, and an engine's argument may be empty
+		case ok:
+			values = list.GetSlice()
+		}
+		if len(values) == 0 || slices.Contains(values, "") {
+			err = usage(fmt.Sprintf("--%s has an empty value", f.Name), "a value", "leave the flag out for its default")
+		}
+	})
+	return err
 }
 
 // formatFlag adds --format.

@@ -71,6 +71,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags) error {
 	if len(f.modes) > 0 && len(f.links) > 0 {
 		return usage("--mode and --connector are both given", "one of the two: a connector is an engine's mode", "")
 	}
+	if len(f.links) > 0 && f.cfg.Adapter == "reference" {
+		return usage("--connector is given, and the reference stack has none", "--mode, or --adapter with an engine", "conform list adapters shows the engines")
+	}
 	if cmd.Flags().Changed("jobs") && f.cfg.Jobs < 1 {
 		return usage(fmt.Sprintf("--jobs is %d", f.cfg.Jobs), "a number from 1", "")
 	}
