@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -120,9 +121,6 @@ func unreadableTrace(path string, err error) error {
 	if f, ok := errors.AsType[*failure](inTrace(path, err)); ok {
 		return f
 	}
-	if errors.Is(err, context.Canceled) { // of reading standard input
-		return err
-	}
 	f := unreadable(path, traceWords, err)
 	if runs, _ := filepath.Glob(filepath.Join(path, "*", "manifest.json")); len(runs) > 0 && errors.Is(err, fs.ErrNotExist) {
 		f.found = fmt.Sprintf("a folder of %d run directories, not one itself", len(runs))
@@ -141,6 +139,12 @@ func unreadable(path, expected string, err error) *failure {
 		if pe.Path != path {
 			f.found = pe.Path + ": " + f.found
 		}
+	}
+	if path == "" {
+		f.place = `""`
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		f.status, f.expected = statusHarness, "room to write it"
 	}
 	return f
 }
@@ -185,6 +189,8 @@ var valueWords = map[string]string{
 	"uint64": "a whole number from 0 to 18446744073709551615",
 	"int":    "a whole number",
 	"bool":   "true or false",
+
+	"duration": "a time such as 90s or 2m",
 }
 
 // unknown is the failure of a name that is not in a list; where lists the names.

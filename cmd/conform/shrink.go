@@ -28,6 +28,9 @@ trace that is left is valid and sealed anew; without -o it goes to standard outp
 ` + findingWords,
 		Args: traceAndFinding,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit <= 0 {
+				return usage(fmt.Sprintf("--limit is %s", limit), "a time above 0, such as 2m", "")
+			}
 			if out != "" {
 				if err := newTraceFile(out, args[0]); err != nil {
 					return err
