@@ -34,6 +34,7 @@ func trackRecordPage() []byte {
 	b.WriteString("\nOver NIXL (`--connector nixl`, public issue sglang#35360) 0.5.23 shows the same: BLK-2, BLK-3 and DAT-2 with the hold switched off, where\n" +
 		"prefill acknowledges no abort at all, and with a hold that ends by the clock; no finding at decode with its defaults.\n" +
 		"`CONFORM_NIGHTLY=1 go test -count=1 -tags engines -run 'SGLangNightly(NIXL|Hold)' -v ./harness`, five of five seeds, and three of three.\n\n" +
+		vllmRecord +
 		"## Defects of the reference stack\n\n" +
 		"Each [defect](defects.md) is a class of the public bugs beside it, switched on in this version's reference stack. Every rule named found\n" +
 		"it in as many of the seeds as the column says (`go test -tags long -run LongDefects -v ./harness`); the time is the median from the start of\n" +
@@ -52,3 +53,11 @@ func trackRecordPage() []byte {
 
 // harnessDefect is what a row of the track record shows of its defect.
 type harnessDefect struct{ rules, issues string }
+
+// vllmRecord is what was shown on real builds of vLLM.
+const vllmRecord = "vLLM over NIXL, on the same kind of machine while it was busy, seed 1 of each " +
+	"(tests: `go test -count=1 -tags engines -run VLLM -v -timeout 40m ./harness`; five seeds were not measured yet):\n\n" +
+	"| public issue | vLLM | rule | harm | command |\n|---|---|---|---|---|\n" +
+	"| vllm#32255: decode's blocks are freed on abort while its READ runs | 0.15.1 | BLK-2, BLK-3, DAT-1, DAT-2 | a bystander's answer changes | `conform run --adapter vllm --engine 0.15.1 --scenario cancel-during-transfer` |\n" +
+	"| the same, mended | 0.16.0, 0.32.0 | none of these at decode | none at decode | `conform run --adapter vllm --engine 0.16.0 --scenario cancel-during-transfer` |\n" +
+	"| vllm#52234: a reference is used after its lease ended (open) | 0.32.0 | BLK-3, DAT-1, DAT-2, REQ-4 | a wrong answer, with status 200 | `conform run --adapter vllm --engine 0.32.0 --scenario reference-stale` |\n\n"
