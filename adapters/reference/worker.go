@@ -313,7 +313,9 @@ func (w *worker) send(addr string, m *Message, asks string) {
 		p = zmtp.Dial(addr, zmtp.DialOptions{})
 		w.push[addr] = p
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
+	// Far above how long a busy machine keeps this thread from its processor: else a
+	// message with room in the queue would be lost by chance.
+	ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 	defer cancel()
 	// A full queue means a peer that is gone: the message is as good as lost, which
 	// the protocol has to bear anyway. The scheduler must not wait.
