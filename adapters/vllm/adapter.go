@@ -21,7 +21,10 @@ var kind = fleet.Kind{
 }
 
 // The texts of a log that say how a start went.
-const readyText = "Application startup complete."
+const (
+	readyText  = "Application startup complete."
+	routesText = "Route: /v1/completions, Methods: POST"
+)
 
 var failedTexts = []string{
 	"EngineCore failed to start",
@@ -45,8 +48,8 @@ func New() *Adapter { return &Adapter{} }
 // Info says what it is.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
-		Name: "vllm", Title: "vLLM: published builds, prefill and decode on this machine, over NIXL",
-		Modes: []string{NIXL}, Level: spec.L2, Engine: "vllm",
+		Name: "vllm", Title: "vLLM: published builds, prefill and decode on this machine, over NIXL or Mooncake",
+		Modes: []string{NIXL, Mooncake}, Level: spec.L2, Engine: "vllm",
 	}
 }
 

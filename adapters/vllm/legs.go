@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -78,9 +80,29 @@ func (s *stack) serial(ctx context.Context, p, d *member, r adapters.Request) (a
 		reference = params
 	}
 	second := newBody(r.ID, r.Prompt, r.Output, r.Stream)
-	second.KVParameters = reference
+	if second.KVParameters, err = led(reference, p.between.Side(d.worker.id)); err != nil {
+		return adapters.Answer{}, err
+	}
 	answer, _, err := s.stage(ctx, d, r.ID, second)
 	return answer, err
+}
+
+// led is a reference that leads decode's handshake through a proxy. A reference that names
+// no place stays as it is.
+func led(reference json.RawMessage, proxy string) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(reference, &fields); err != nil {
+		return nil, fmt.Errorf("prefill's kv_transfer_params: %w", err)
+	}
+	if fields["remote_host"] == nil || fields["remote_port"] == nil {
+		return reference, nil
+	}
+	host, port, err := net.SplitHostPort(proxy)
+	if err != nil {
+		return nil, err
+	}
+	fields["remote_host"], fields["remote_port"] = json.RawMessage(strconv.Quote(host)), json.RawMessage(port)
+	return json.Marshal(fields)
 }
 
 // maxKept is how many references are kept for requests that use one again.
@@ -127,7 +149,7 @@ func (s *stack) parallel(ctx context.Context, p, d *member, r adapters.Request) 
 	}
 	second.KVParameters, err = json.Marshal(map[string]any{
 		"do_remote_decode": false, "do_remote_prefill": true, "transfer_id": id,
-		"remote_engine_id": p.Name(), "remote_bootstrap_addr": "http://" + fleet.Local(p.worker.ports.side),
+		"remote_engine_id": p.Name(), "remote_bootstrap_addr": "http://" + p.between.Side(d.worker.id),
 	})
 	if err != nil {
 		return adapters.Answer{}, err

@@ -137,7 +137,7 @@ func TestParallelLegs(t *testing.T) {
 	require.Equal(t, map[string]any{"do_remote_decode": true, "do_remote_prefill": false, "transfer_id": "kv-r-0001"}, stages["prefill-0"].bodies[0]["kv_transfer_params"])
 	require.Equal(t, map[string]any{
 		"do_remote_decode": false, "do_remote_prefill": true, "transfer_id": "kv-r-0001",
-		"remote_engine_id": "prefill-0", "remote_bootstrap_addr": "http://127.0.0.1:99",
+		"remote_engine_id": "prefill-0", "remote_bootstrap_addr": "http://" + s.members[0].between.Side("decode-0"),
 	}, stages["decode-0"].bodies[0]["kv_transfer_params"])
 	_, err = s.Generate(t.Context(), adapters.Request{ID: "r-0002", Prompt: []int32{1, 2}, Output: 2, Handoff: "kv-r-0001"})
 	require.NoError(t, err)

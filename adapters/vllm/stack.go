@@ -16,6 +16,7 @@ import (
 	"conform/adapters"
 	"conform/adapters/engines/fleet"
 	"conform/adapters/engines/launch"
+	"conform/adapters/vllm/wire"
 	"conform/faults"
 	"conform/spec"
 	"conform/traces"
@@ -47,11 +48,12 @@ type leg struct {
 	role spec.Role
 }
 
-// member is one worker of the topology, and the proxy that stays when it is restarted.
+// member is one worker of the topology, and the proxies that stay when it is restarted.
 type member struct {
 	*fleet.Member
-	worker worker
-	http   *faults.HTTPProxy
+	worker  worker
+	http    *faults.HTTPProxy
+	between *wire.Interposer // of a prefill worker
 }
 
 func newStack(a *Adapter, cfg adapters.Config) *stack {
@@ -90,11 +92,21 @@ func (s *stack) start(ctx context.Context) error {
 }
 
 func (s *stack) openProxies() error {
+	var decodes []string
+	for _, m := range fleet.Of(s.members, spec.RoleDecode) {
+		decodes = append(decodes, m.worker.id)
+	}
 	for _, m := range s.members {
 		var err error
 		m.http, err = faults.NewHTTPProxy(faults.HTTPProxyOptions{
 			Upstream: fleet.Local(m.worker.ports.http), From: "router", To: m.worker.id, Engine: s.cfg.Engine, Decode: pointOf,
 		})
+		if err == nil && m.worker.role == spec.RolePrefill {
+			m.between, err = wire.Open(wire.Options{
+				Connector: wire.Connector(s.cfg.Mode), Engine: s.cfg.Engine, Side: fleet.Local(m.worker.ports.side),
+				Prefill: m.worker.id, Decodes: decodes,
+			})
+		}
 		if err != nil {
 			return err
 		}
@@ -134,13 +146,45 @@ func (s *stack) startWorker(ctx context.Context, m *member) error {
 		return err
 	}
 	env := slices.Concat(s.a.session.Env.Environ(os.Environ(), s.a.session.Probe), w.environment(s.cfg, s.temp), s.a.cached(), []string{variable})
+	ready := readyText
+	if s.cfg.Mode == Mooncake { // whose bootstrap server says the same as vLLM's own, and earlier
+		ready = routesText
+	}
 	err = s.Start(ctx, m.Member, launch.Spec{
-		Argv: argv, Env: env, Dir: s.temp, Log: filepath.Join(dir, "logs", w.id+".log"), Ready: readyText, Failed: failedTexts,
+		Argv: argv, Env: env, Dir: s.temp, Log: filepath.Join(dir, "logs", w.id+".log"), Ready: ready, Failed: failedTexts,
 	})
+	if err == nil && s.cfg.Mode == Mooncake {
+		err = s.serves(ctx, w)
+	}
 	if err != nil {
 		return err
 	}
 	return fleet.Probed(dir, w.id, w.sources(s.cfg)...)
+}
+
+// serves waits until a worker that has told its routes answers.
+func (s *stack) serves(ctx context.Context, w worker) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+fleet.Local(w.ports.http)+"/health", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := s.client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("GET /health: %s", resp.Status)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("worker %s does not serve: %w", w.id, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // Restart starts the next incarnation of a worker, on the same ports.
@@ -153,6 +197,9 @@ func (s *stack) Restart(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range fleet.Of(s.members, spec.RolePrefill) {
+		p.between.Rename(m.worker.id, m.Name())
+	}
 	return s.startWorker(ctx, m)
 }
 
@@ -161,8 +208,16 @@ func (s *stack) Limits() adapters.Limits { return s.limits }
 // Reference is the right answer, if it was taken.
 func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.session.Answers.Get(prompt, n) }
 
-// Unknown is 0: no proxy of this stack decodes messages between workers.
-func (*stack) Unknown() int { return 0 }
+// Unknown counts the messages between workers that no row of the frame table is for.
+func (s *stack) Unknown() int {
+	n := 0
+	for _, m := range fleet.Of(s.members, spec.RolePrefill) {
+		for _, u := range m.between.Unknown() {
+			n += u.Count
+		}
+	}
+	return n
+}
 
 // Idle asks each recorder what its worker holds.
 func (s *stack) Idle(ctx context.Context) (bool, string, error) {
@@ -190,6 +245,9 @@ func (s *stack) Stop(ctx context.Context) error {
 	for _, m := range s.members {
 		if m.http != nil {
 			errs = append(errs, m.http.Close())
+		}
+		if m.between != nil {
+			errs = append(errs, m.between.Close())
 		}
 	}
 	s.client.CloseIdleConnections()

@@ -35,6 +35,7 @@ const (
 	yaml      = "go.yaml.in/yaml/v3"
 	cobra     = "github.com/spf13/cobra"
 	pflag     = "github.com/spf13/pflag"
+	msgpack   = "github.com/vmihailenco/msgpack/v5" // what vLLM's control messages are made of
 )
 
 // table is that of the design, section 3. The first row whose folder holds a
@@ -46,7 +47,7 @@ var table = []row{
 	{"spec", nil, nil},
 	{"traces", []string{"spec"}, []string{zstd, sys}},
 	{"faults", []string{"spec"}, []string{yaml, sys}},
-	{"adapters", []string{"spec", "faults", "traces"}, []string{sys}},
+	{"adapters", []string{"spec", "faults", "traces"}, []string{sys, msgpack}},
 	{
 		"harness/certify",
 		[]string{"spec", "spec/check", "traces", "harness"},

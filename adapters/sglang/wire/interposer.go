@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"conform/adapters/engines/unknown"
 	"conform/faults"
 )
 
@@ -48,7 +49,7 @@ type Interposer struct {
 	rooms   map[uint64]string
 	order   []uint64 // of rooms, oldest first
 	seen    map[string]int
-	unknown map[Unknown]int
+	unknown unknown.Book
 	sizes   sizes
 }
 
@@ -65,7 +66,7 @@ func Open(opt Options) (*Interposer, error) {
 	}
 	i := &Interposer{
 		opt: opt, sides: map[string]*side{}, ids: map[string]string{opt.Prefill: opt.Prefill},
-		rooms: map[uint64]string{}, seen: map[string]int{}, unknown: map[Unknown]int{}, sizes: sizes{1, 1},
+		rooms: map[uint64]string{}, seen: map[string]int{}, sizes: sizes{1, 1},
 	}
 	for _, id := range opt.Decodes {
 		if _, twice := i.ids[id]; twice {

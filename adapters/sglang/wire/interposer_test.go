@@ -343,11 +343,11 @@ func TestUnknownPassesUntouched(t *testing.T) {
 		require.Equal(t, msg, b.recv(b.ranks[0]))
 	}
 	require.Equal(t, []Unknown{
-		{"decode->prefill", "<1000 bytes>", 1, "no row of the table", 1},
-		{"decode->prefill", "<number>", 2, "no row of the table", 1},
-		{"decode->prefill", "ABORT", 4, "port: 0 is none", 1},
-		{"decode->prefill", "ABORT_ACK", 4, "goes the wrong way", 1},
-		{"decode->prefill", "HELLO", 3, "no row of the table", 2},
+		{Where: "decode->prefill", Tag: "<1000 bytes>", Frames: 1, Why: "no row of the table", Count: 1},
+		{Where: "decode->prefill", Tag: "<number>", Frames: 2, Why: "no row of the table", Count: 1},
+		{Where: "decode->prefill", Tag: "ABORT", Frames: 4, Why: "port: 0 is none", Count: 1},
+		{Where: "decode->prefill", Tag: "ABORT_ACK", Frames: 4, Why: "goes the wrong way", Count: 1},
+		{Where: "decode->prefill", Tag: "HELLO", Frames: 3, Why: "no row of the table", Count: 2},
 	}, b.wire.Unknown())
 	require.Empty(t, b.events())
 }
@@ -362,16 +362,6 @@ func TestForeignConnectionIsReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(b.wire.Unknown()) == 1 }, 20*time.Second, time.Millisecond)
 	require.Equal(t, "a connection that is not ZMTP, or is encrypted", b.wire.Unknown()[0].Why)
-}
-
-func TestKindsOfUnknownAreBounded(t *testing.T) {
-	i := &Interposer{unknown: map[Unknown]int{}}
-	for n := range maxUnknown + 10 {
-		i.note(Unknown{Where: "bootstrap", Frames: n, Why: "x"})
-	}
-	list := i.Unknown()
-	require.Len(t, list, maxUnknown+1)
-	require.Contains(t, list, Unknown{Where: "bootstrap", Why: "more kinds than are told apart", Count: 10})
 }
 
 func TestRoomsAreBounded(t *testing.T) {
@@ -420,7 +410,7 @@ func TestRouteKeepsTypesAndKeys(t *testing.T) {
 	b.word("odd")
 	_, odd := b.route("decode-0", 0)
 	require.Equal(t, "[]", string(odd["rank_port"]), "what cannot be led through stays, and is on record")
-	require.Equal(t, []Unknown{{"bootstrap", "GET /route", 0, `the rank is not interposed: rank_port is "[]"`, 1}}, b.wire.Unknown())
+	require.Equal(t, []Unknown{{Where: "bootstrap", Tag: "GET /route", Why: `the rank is not interposed: rank_port is "[]"`, Count: 1}}, b.wire.Unknown())
 }
 
 // The heartbeat is a point like any other, for one decode worker alone too.

@@ -101,7 +101,7 @@ func (l *leg) decode(msg [][]byte) (faults.Point, bool) {
 	defer i.mu.Unlock()
 	if err != nil {
 		l.refused.Add(1)
-		i.note(Unknown{Where: string(l.to), Tag: tagOf(msg), Frames: len(msg), Why: err.Error()})
+		i.unknown.Note(Unknown{Where: string(l.to), Tag: tagOf(msg), Frames: len(msg), Why: err.Error()})
 		return faults.Point{}, false
 	}
 	i.seen[m.Signal]++
@@ -139,6 +139,6 @@ func (l *leg) rewrite(msg [][]byte) [][]byte {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.note(Unknown{Where: string(l.to), Tag: tagOf(msg), Frames: len(msg), Why: "its answers are not interposed: " + err.Error()})
+	i.unknown.Note(Unknown{Where: string(l.to), Tag: tagOf(msg), Frames: len(msg), Why: "its answers are not interposed: " + err.Error()})
 	return nil
 }

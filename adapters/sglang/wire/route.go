@@ -44,7 +44,7 @@ func (s *side) answer(r *http.Request, status int, _ http.Header, body []byte) [
 	if err != nil {
 		s.i.mu.Lock()
 		defer s.i.mu.Unlock()
-		s.i.note(Unknown{Where: "bootstrap", Tag: "GET " + routePath, Why: "the rank is not interposed: " + err.Error()})
+		s.i.unknown.Note(Unknown{Where: "bootstrap", Tag: "GET " + routePath, Why: "the rank is not interposed: " + err.Error()})
 		return nil
 	}
 	return altered

@@ -319,7 +319,7 @@ class Hooks:
         if room is None:
             return None
         use = r.room(room)
-        peer = r.worker_of(session) or use.peer or "decode-0"
+        peer = r.peers.worker_of(session) or use.peer or "decode-0"
         read, write = r.spool.unique("r"), r.spool.unique("w")
         use.accesses = [*(use.accesses or []), read, write]
         owner = r.named(room)

@@ -16,6 +16,7 @@ from .content import Pages
 from conform_probe.failpoint import FAIL, FORWARD, Failpoint
 from conform_probe.ledger import Owner, Pool
 from conform_probe.part import report
+from conform_probe.peers import Peers
 from conform_probe.spool import Lines, Spool, blocks, quoted, runs
 
 RADIX = Owner("radix")  # the prefix cache, as a holder
@@ -97,7 +98,7 @@ class Recorder:
         self.posted: dict[int, str] = {}  # by queued chunk, the signal that announces it
         self.failpoint: Failpoint | None = None
         self.pools: dict[str, Pool] = {}
-        self._sessions: dict[str, str] = {}
+        self.peers = Peers(config.dir)
         self.spool = Spool(config.dir, self.worker, self._tap)
         if config.failpoint:  # before the first line, so that the harness hears of the source
             self.failpoint = Failpoint(config.failpoint, self.worker, self.seal, self.load)
@@ -157,33 +158,10 @@ class Recorder:
         manager = kv_manager(self.scheduler)
         name = session_of(manager)
         if name and self.config.role == "decode":
-            self._tell(self.worker + ".json", json.dumps({"worker": self.worker, "session": name}))
+            self.peers.meet(self.worker, name)
         first, _, again = self.config.worker.partition(".")
         if again and self.rank == 0:  # a further incarnation, under the earlier one's address
-            self._tell(first + ".now", self.config.worker)
-
-    def _tell(self, name: str, text: str) -> None:
-        """Leave a file for the peers."""
-        folder = os.path.join(os.path.dirname(self.config.dir), "peers")
-        os.makedirs(folder, exist_ok=True)
-        temporary = os.path.join(folder, f".{name}")
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, os.path.join(folder, name))
-
-    def worker_of(self, session: str) -> str:
-        """The decode worker with that transfer engine, "" if nobody said."""
-        if session not in self._sessions:
-            folder = os.path.join(os.path.dirname(self.config.dir), "peers")
-            try:
-                for name in os.listdir(folder):
-                    if name.endswith(".json"):
-                        with open(os.path.join(folder, name), encoding="utf-8") as file:
-                            entry = json.load(file)
-                        self._sessions[str(entry["session"])] = str(entry["worker"])
-            except (OSError, ValueError, LookupError, TypeError):
-                pass
-        return self._sessions.get(session, "")
+            self.peers.tell(first + ".now", self.config.worker)
 
     # Requests and handoffs.
 
@@ -341,7 +319,7 @@ class Recorder:
             sender = rank_name(self._prefill_of(m.room), max(m.rank, 0) if m.rank >= 0 else self._twin())
         else:
             if m.session:
-                self.room(m.room).peer = self.worker_of(m.session)
+                self.room(m.room).peer = self.peers.worker_of(m.session)
             sender = self.room(m.room).peer or rank_name("decode-0", self._twin())
         about = self.about(m)
         self.observe(self.sig_of(m, sender, about), m.signal, m.room, about)

@@ -14,9 +14,11 @@ import os
 from conform_probe.binding import Bound, bind
 from conform_probe.part import complain, load
 
+from . import cpu
 from .bindings import hooks
 from .config import Config
 from .hooks import Hooks
+from .mooncake import Mooncake
 from .recorder import Recorder
 
 
@@ -45,7 +47,11 @@ class Probe:
 
     def start(self) -> None:
         os.register_at_fork(after_in_child=self._forked)
-        self.state = bind(hooks(Hooks(self.current, self.config)), self.config.version, recording)
+        parallel = self.config.connector == "mooncake"
+        replaced = cpu.apply(self.config.device) if parallel else []
+        kind = Mooncake if parallel else Hooks
+        self.state = bind(hooks(kind(self.current, self.config)), self.config.version, recording)
+        self.state.fired.update({"cpu:" + name: 0 for name in replaced})
 
 
 def recording() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from conform_probe.binding import ACCESS, BLOCKS, PATHS, Hook
 
+from . import mooncake
 from .hooks import Hooks
 from .recorder import SPLIT
 
@@ -22,7 +23,11 @@ OLD_NIXL = CONNECTORS + "nixl_connector:NixlConnectorWorker."
 
 
 def hooks(h: Hooks) -> list[Hook]:
-    """All rows."""
+    """All rows for the connector."""
+    return [*_core(h), *(mooncake.rows(h) if isinstance(h, mooncake.Mooncake) else _nixl(h))]
+
+
+def _core(h: Hooks) -> list[Hook]:
     return [
         Hook(SCHEDULER + "__init__", BLOCKS, after=h.opened),
         Hook(POOL + "get_new_blocks", BLOCKS, after=h.allocated),
@@ -39,6 +44,11 @@ def hooks(h: Hooks) -> list[Hook]:
         Hook(SCHEDULER + "update_from_output", ("REQ-1",) + PATHS, before=h.stepped),
         Hook(SCHEDULER + "_update_from_kv_xfer_finished", PATHS, before=h.told),
         Hook("vllm.v1.worker.gpu_model_runner:GPUModelRunner.execute_model", ACCESS, around=h.passed),
+    ]
+
+
+def _nixl(h: Hooks) -> list[Hook]:
+    return [
         *_worker(h, BASE, PULL, "get_transfer_results", since=(0, 32)),
         *_worker(h, BASE, PULL, "get_finished", since=SPLIT, until=(0, 32)),
         *_worker(h, OLD_NIXL, OLD_NIXL, "get_finished", until=SPLIT),

@@ -31,6 +31,8 @@ def signature(function: Callable[..., Any]) -> inspect.Signature:
 class Hooks:
     """Hook functions, bound to the recorder that the process opens later."""
 
+    reference = True  # prefill answers with a reference, which decode is handed
+
     def __init__(self, recorder: Callable[[], Recorder], config: Config) -> None:
         self._get = recorder
         self.config = config
@@ -130,7 +132,7 @@ class Hooks:
         owner = r.know(request).owner
         events = [("admit", f'"need":{int(request.num_prompt_tokens)},"unit":"token"' + owner.fields())]
         params = getattr(request, "kv_transfer_params", None) or {}
-        if params.get("do_remote_prefill") and self.config.role == "decode":
+        if self.reference and params.get("do_remote_prefill") and self.config.role == "decode":
             events.insert(0, r.observe(f"HANDOFF:{owner.handoff}", "HANDOFF", owner.fields()))
         r.spool.record_all(events)
 
@@ -179,10 +181,7 @@ class Hooks:
 
     def scheduled(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
         """schedule(): EngineCore tells the model's process what to read and which blocks to use."""
-        r, events = self.r, []
-        metadata = getattr(result, "kv_connector_metadata", None)
-        for name in getattr(metadata, "reqs_to_recv", None) or ():
-            events.append(r.emit(r.sig("LOAD", f"{r.worker}:{name}"), "LOAD", r.named(name)))
+        r, events = self.r, self.loads(getattr(result, "kv_connector_metadata", None))
         if not r.alone:
             cached = result.scheduled_cached_reqs
             new = [q.req_id for q in result.scheduled_new_reqs]
@@ -190,6 +189,11 @@ class Hooks:
             events += [r.emit(r.sig("BLOCKS", f"{r.worker}:{name}"), "BLOCKS", r.named(name)) for name in new]
         if events:
             r.spool.record_all(events)
+
+    def loads(self, metadata: Any) -> list[tuple[str, str]]:
+        """What the connector has EngineCore say to the model's process."""
+        r = self.r
+        return [r.emit(r.sig("LOAD", f"{r.worker}:{name}"), "LOAD", r.named(name)) for name in getattr(metadata, "reqs_to_recv", None) or ()]
 
     def stepped(self, scheduler: Any, output: Any, result: Any, *args: Any, **kwargs: Any) -> None:
         """update_from_output(): EngineCore has the result of a pass, and passes tokens on."""

@@ -105,6 +105,7 @@ class Recorder:
             params = getattr(request, "kv_transfer_params", None) or {}
             there = str(params.get("remote_request_id") or "")
             handoff = handoff_of(there or request.request_id) if params else ""
+            handoff = str(params.get("transfer_id") or "") or handoff
             client = client_id(request.request_id)
             known = self.known[request.request_id] = Known(Owner(client, client, handoff))
             self.names.setdefault(client, request.request_id)
