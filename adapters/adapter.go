@@ -182,6 +182,13 @@ type Filler interface {
 	Fill(ctx context.Context, worker string, tokens, output int) error
 }
 
+// Auditor is a [Stack] whose engine can say itself what its workers hold.
+type Auditor interface {
+	// Audit compares what the workers say with what their recorders count. It is called
+	// when the run is idle; each note goes into the trace as it is.
+	Audit(ctx context.Context) (notes []string, err error)
+}
+
 // Served is a [Stack] that can say what its recorders did.
 type Served interface {
 	// Served is what goes into the manifest, by source: hooks asked for, bound and

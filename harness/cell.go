@@ -286,6 +286,22 @@ func (l *lab) settle(ctx context.Context) {
 		}
 	}
 	l.own.record(spec.Event{K: spec.KindIdle, Workers: l.idle})
+	l.audit(ctx)
+}
+
+// audit notes what the workers say themselves about what they hold.
+func (l *lab) audit(ctx context.Context) {
+	a, ok := l.stack.(adapters.Auditor)
+	if !ok {
+		return
+	}
+	notes, err := a.Audit(ctx)
+	if err != nil {
+		notes = append(notes, "audit: "+err.Error())
+	}
+	for _, text := range notes {
+		l.own.record(spec.Event{K: spec.KindNote, Text: text})
+	}
 }
 
 // pollEvery is how often the stack is asked.

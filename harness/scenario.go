@@ -111,7 +111,7 @@ func Scenarios() []Scenario {
 		baseline(), cancelDuringTransfer(), clientDisconnect(), cancelBeforeGrant(), ackDelayed(), ackLost(), ackStale(),
 		rejectPrefillCapacity(), rejectDecodeCapacity(), leaseExpiry(), workerKilled(), peerSilent(),
 		holdTimeout(), handoffTimeout(), sourceReuse(), slotReuse(), keyReuse(), cancelWhileQueued(), cancelTwice(), cancelBetweenStages(), chunkFails(), statusLate(), referenceStale(), leaseRenewed(), prefixShared(), twoDecodeRanks(), decodeRestarted(),
-		samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), offloadFinish(), mixedLoad(),
+		prefillAbsent(), prefillLate(), samplesShareKey(), preemptDuringHandoff(), fanOut(), twoRanks(), offloadFinish(), mixedLoad(),
 		readerFrozen(), readerFrozenBriefly(), nobodyReads(),
 	}
 }

@@ -32,6 +32,10 @@ func workerKilled() Scenario {
 			},
 			play: playKilled, hears: []spec.Kind{spec.KindAccept, spec.KindFree, spec.KindFinish},
 			branches: []string{"decode gave up a request of the dead worker", "the other prefill worker served a request meanwhile"},
+		}, onVLLM: {
+			// Decode has asked this worker, and nobody else can answer.
+			modes: []string{"mooncake"}, plans: map[string]string{"": holdOpen("kv", 2)}, cast: castLegs,
+			play: playKilledAsked, hears: []spec.Kind{spec.KindGrant, spec.KindCancel},
 		}},
 		reach: map[string]func(*recorded) bool{
 			"a worker died with a transfer open":                  diedInTransfer,
@@ -93,6 +97,34 @@ func playKilled(ctx context.Context, d *director) error {
 		return err
 	}
 	if err := d.churn(ctx, 3, 7); err != nil {
+		return err
+	}
+	if err := d.restart(ctx, "prefill-0"); err != nil {
+		return err
+	}
+	if err := d.serve(ctx, partAfter); err != nil {
+		return err
+	}
+	return d.waitAll(ctx)
+}
+
+// playKilledAsked kills prefill under a held write, lets the client leave that waited for
+// it, and starts prefill again.
+func playKilledAsked(ctx context.Context, d *director) error {
+	loser, err := d.sendLoser(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.acted(ctx, ruleHold, 1); err != nil {
+		return err
+	}
+	if err := d.kill(ctx, "prefill-0"); err != nil {
+		return err
+	}
+	if err := d.leave(ctx, loser); err != nil {
+		return err
+	}
+	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindCancel, ofReq(loser.id))); err != nil {
 		return err
 	}
 	if err := d.restart(ctx, "prefill-0"); err != nil {

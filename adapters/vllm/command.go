@@ -150,6 +150,9 @@ func (w worker) environment(cfg adapters.Config, temp string) []string {
 	if !featuresOf(cfg.Version).lease {
 		env = append(env, fmt.Sprintf("VLLM_NIXL_ABORT_REQUEST_TIMEOUT=%d", wholeSeconds(limitsOf(cfg.Limits).Lease)))
 	}
+	if cfg.Mode == Mooncake && cfg.Limits.Lease > 0 { // else vLLM's own, of minutes
+		env = append(env, fmt.Sprintf("VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT=%d", wholeSeconds(cfg.Limits.Lease)))
+	}
 	if cfg.Device == engines.CPU {
 		env = append(env, "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "UCX_TLS=tcp", "UCX_NET_DEVICES=lo")
 	}

@@ -34,7 +34,7 @@ func TestProbeInPython(t *testing.T) {
 	left := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-W", "error", "-m", "unittest", "-v", "test_probe")
+	cmd := exec.CommandContext(ctx, python, "-W", "error", "-m", "unittest", "-v", "test_probe", "test_mooncake")
 	cmd.Dir = filepath.Join("probe", "tests")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+front, "PYTHONDONTWRITEBYTECODE=1", "CONFORM_TEST_DIR="+left)
 	out, err := cmd.CombinedOutput()

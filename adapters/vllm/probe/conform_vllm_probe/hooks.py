@@ -28,6 +28,12 @@ def signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+def errand(request: Any) -> bool:
+    """Whether a request is vLLM's own word to the connector, in the name of one that ended before
+    prefill's blocks were asked for: nobody waits for an answer to it."""
+    return bool(getattr(request, "abort_immediately", False))
+
+
 class Hooks:
     """Hook functions, bound to the recorder that the process opens later."""
 
@@ -128,6 +134,8 @@ class Hooks:
     # Requests, in EngineCore.
 
     def added(self, scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> None:
+        if errand(request):
+            return
         r = self.r
         owner = r.know(request).owner
         events = [("admit", f'"need":{int(request.num_prompt_tokens)},"unit":"token"' + owner.fields())]
@@ -142,7 +150,7 @@ class Hooks:
             return
         for name in [request_ids] if isinstance(request_ids, str) else list(request_ids or scheduler.requests):
             request = scheduler.requests.get(name)
-            if request is None or request.is_finished():
+            if request is None or request.is_finished() or errand(request):
                 continue
             known = r.know(request)
             if not known.cancelled:
@@ -150,6 +158,8 @@ class Hooks:
                 r.spool.record("cancel", '"why":"abort"' + known.owner.fields())
 
     def finished(self, scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> None:
+        if errand(request):
+            return
         r = self.r
         known = r.know(request)
         other = r.known.get(r.names.get(known.owner.holder, ""))
