@@ -116,3 +116,43 @@ func TestVLLMNobodyReads(t *testing.T) {
 		})
 	}
 }
+
+// driveMooncake runs one scenario on 0.32.0 over Mooncake.
+func driveMooncake(t *testing.T, scenario string) ScenarioResult {
+	t.Helper()
+	res, err := Run(t.Context(), Config{
+		Adapter: "vllm", Engine: "0.32.0", Modes: []string{"mooncake"}, Scenarios: []string{scenario}, OutDir: t.TempDir(),
+	})
+	skipWithoutBuild(t, err)
+	require.NoError(t, err)
+	s := res.Scenarios[0]
+	t.Logf("%s: %v in %.0f s", scenario, s.Verdict, s.Seconds)
+	require.Empty(t, s.Why)
+	return s
+}
+
+// Over Mooncake, decode waits for a write without a clock of its own: where prefill never
+// heard of the request, or died, the blocks of a client that has left stay held.
+func TestVLLMMooncakeAbsentPrefill(t *testing.T) {
+	for _, scenario := range []string{"prefill-absent", "worker-killed"} {
+		s := driveMooncake(t, scenario)
+		require.Positive(t, atDecode(ruleOf(t, s, spec.BLK5)), scenario)
+		require.Equal(t, spec.Fail, ruleOf(t, s, spec.REQ2).Verdict, scenario)
+		require.Equal(t, spec.Pass, ruleOf(t, s, spec.DAT2).Verdict, scenario)
+	}
+}
+
+// What prefill writes late goes to blocks that decode has kept for it.
+func TestVLLMMooncakeLatePrefill(t *testing.T) {
+	s := driveMooncake(t, "prefill-late")
+	for _, r := range s.Rules {
+		require.Zero(t, atDecode(r), "%s: %v", r.ID, r.Findings)
+	}
+}
+
+// 300 requests without faults: nothing is found, and the answers are right.
+func TestVLLMMooncakeMixedLoad(t *testing.T) {
+	s := driveMooncake(t, "mixed-load")
+	require.Equal(t, spec.Pass, s.Verdict)
+	require.Equal(t, spec.ClaimsDrained, heldBy(t, s, "FINISH"))
+}
