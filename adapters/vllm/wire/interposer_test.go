@@ -178,7 +178,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	require.NoError(t, err)
 	defer engine.Close()
 	for _, opt := range []Options{
-		{}, {Connector: NIXL, Engine: engine, Side: "127.0.0.1:1"},
+		{},
+		{Connector: NIXL, Engine: engine, Side: "127.0.0.1:1"},
 		{Connector: "other", Engine: engine, Side: "127.0.0.1:1", Decodes: []string{"a"}},
 		{Connector: NIXL, Engine: engine, Side: "127.0.0.1:1", Decodes: []string{"a", "a"}},
 	} {
