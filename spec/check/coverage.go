@@ -47,6 +47,12 @@ func (c *Coverage) Add(ctx context.Context, name string, tr *spec.Trace) error {
 	if err := ct.judge(); err != nil {
 		return err
 	}
+	return c.AddJudged(ctx, name, &Judged{c: ct})
+}
+
+// AddJudged counts a trace that was judged already. The error is that of ctx.
+func (c *Coverage) AddJudged(ctx context.Context, name string, j *Judged) error {
+	ct := j.c
 	w := walk{
 		court: ct, name: name, rows: c.rows, seen: make([]bool, len(c.rows)), block: map[blockKey]spec.Block{},
 		request: map[[2]int32]spec.Request{}, limit: map[walkUnit]int64{},

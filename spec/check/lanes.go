@@ -46,18 +46,31 @@ const (
 // maxRows bounds the rows of a picture.
 const maxRows = 32
 
+// scene is what a picture of a finding can show.
+type scene struct {
+	around selection
+	events []int32 // worth a mark, in the order of the solver's timeline
+	shown  []int32 // of these, the closest to those that prove the finding
+}
+
+// sceneOf picks at most so many events out of a finding's slice.
+func (c *court) sceneOf(s *slicer, most int) scene {
+	sc := scene{around: s.around()}
+	for _, e := range sc.around.events {
+		if s.shown(e) {
+			sc.events = append(sc.events, e)
+		}
+	}
+	slices.SortFunc(sc.events, func(a, b int32) int { return cmp.Compare(c.base.rank[a], c.base.rank[b]) })
+	sc.shown = nearest(sc.events, c.mustShow(sc.events, s.pinned), most)
+	return sc
+}
+
 // lanesOf draws what a finding's slice holds, the events closest to those that
 // prove it first.
 func (c *court) lanesOf(s *slicer) Lanes {
-	var events []int32
-	around := s.around()
-	for _, e := range around.events {
-		if s.shown(e) {
-			events = append(events, e)
-		}
-	}
-	rank := func(a, b int32) int { return cmp.Compare(c.base.rank[a], c.base.rank[b]) }
-	slices.SortFunc(events, rank)
+	sc := c.sceneOf(s, maxRows)
+	events, around := sc.events, sc.around
 	var l Lanes
 	if b := s.finding.Block; b != nil {
 		l.Block = fmt.Sprintf("block %d of %s/%s", b.Number, b.Worker, b.Pool)
@@ -86,11 +99,10 @@ func (c *court) lanesOf(s *slicer) Lanes {
 		}
 		rows[e] = r
 	}
-	shown := nearest(events, c.mustShow(events, s.pinned), maxRows)
-	l.Left = len(events) - len(shown)
-	for _, e := range shown {
+	l.Left = len(events) - len(sc.shown)
+	for _, e := range sc.shown {
 		r := rows[e]
-		r.At = max(r.At-rows[shown[0]].At, 0)
+		r.At = max(r.At-rows[sc.shown[0]].At, 0)
 		l.Rows = append(l.Rows, r)
 	}
 	return l

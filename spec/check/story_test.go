@@ -15,7 +15,7 @@ import (
 // rules' bad traces: what is missing and what would do is said for each rule, the
 // events that prove it are marked, and the picture keeps its bounds.
 func TestEveryFindingIsExplained(t *testing.T) {
-	rules := map[spec.RuleID]bool{}
+	rules, absent := map[spec.RuleID]bool{}, map[spec.RuleID]bool{}
 	caseTraces(t, func(t *testing.T, tr *spec.Trace, res *Result) {
 		judged, err := Open(context.Background(), tr, Options{})
 		require.NoError(t, err)
@@ -38,9 +38,61 @@ func TestEveryFindingIsExplained(t *testing.T) {
 			}
 			require.Equal(t, marked, strings.Count("\n"+s.Lanes.String(), "\n>"))
 			inPicture(t, s.Lanes)
+			d, err := judged.Timeline(f)
+			require.NoError(t, err)
+			holdsTogether(t, d, &f)
+			if d.Absent != nil {
+				absent[f.Rule] = true
+			}
 		}
 	})
+	for id := range shouldHaveBeen {
+		require.True(t, absent[id], "what %s lacks is drawn", id)
+	}
 	require.Len(t, rules, len(spec.Rules()))
+}
+
+// holdsTogether holds that all that a timeline has lies on its events and lanes, and
+// that the events that prove the finding are there.
+func holdsTogether(t *testing.T, d *Timeline, f *Finding) {
+	t.Helper()
+	n := len(d.Events)
+	require.LessOrEqual(t, n, maxDrawn)
+	marked, last := 0, int64(0)
+	for _, e := range d.Events {
+		require.Less(t, e.Worker, len(d.Workers))
+		require.GreaterOrEqual(t, e.At, last, "time goes on")
+		require.NotEmpty(t, e.Label+e.Text)
+		if last = e.At; e.Witness {
+			marked++
+		}
+	}
+	require.NotZero(t, marked, f.Text)
+	span := func(from, to float64) {
+		require.GreaterOrEqual(t, from, -1.0)
+		require.LessOrEqual(t, to, float64(n))
+		require.Less(t, from, to)
+	}
+	for _, l := range d.Leases {
+		span(l.From, l.To)
+		require.Less(t, l.Worker, len(d.Workers))
+		if f.Block != nil {
+			require.Equal(t, *f.Block, l.Block)
+		}
+	}
+	for _, a := range d.Accesses {
+		span(a.From, a.To)
+		require.Less(t, a.Worker, len(d.Workers))
+	}
+	for _, s := range d.Signals {
+		require.Less(t, max(s.From, s.To), n)
+		require.True(t, s.From >= 0 || s.To >= 0)
+	}
+	if a := d.Absent; a != nil {
+		require.NotEqual(t, a.From, a.To)
+		require.True(t, a.From >= 0 && a.From < n || a.Worker >= 0 && a.Worker < len(d.Workers))
+		require.NotEmpty(t, a.Text)
+	}
 }
 
 func inPicture(t *testing.T, l Lanes) {
