@@ -75,9 +75,9 @@ func holdsTogether(t *testing.T, d *Timeline, f *Finding) {
 	}
 	for _, l := range d.Leases {
 		span(l.From, l.To)
-		require.Less(t, l.Worker, len(d.Workers))
+		require.Less(t, d.Blocks[l.Block].Worker, len(d.Workers))
 		if f.Block != nil {
-			require.Equal(t, *f.Block, l.Block)
+			require.Equal(t, *f.Block, d.Blocks[l.Block].ID)
 		}
 	}
 	for _, a := range d.Accesses {
@@ -89,8 +89,10 @@ func holdsTogether(t *testing.T, d *Timeline, f *Finding) {
 		require.True(t, s.From >= 0 || s.To >= 0)
 	}
 	if a := d.Absent; a != nil {
-		require.NotEqual(t, a.From, a.To)
-		require.True(t, a.From >= 0 && a.From < n || a.Worker >= 0 && a.Worker < len(d.Workers))
+		require.False(t, a.From >= 0 && a.From == a.To)
+		require.Less(t, max(a.From, a.To), n)
+		require.Less(t, max(a.FromWorker, a.ToWorker), len(d.Workers))
+		require.GreaterOrEqual(t, min(a.FromWorker, a.ToWorker), 0)
 		require.NotEmpty(t, a.Text)
 	}
 }

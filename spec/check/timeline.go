@@ -14,7 +14,9 @@ import (
 // len(Events), and what lies between two that are shown at a half.
 type Timeline struct {
 	// Workers are the lanes, in the way of a request.
-	Workers  []TimelineWorker
+	Workers []TimelineWorker
+	// Blocks are those whose leases are shown.
+	Blocks   []TimelineBlock
 	Events   []TimelineEvent
 	Leases   []TimelineLease
 	Accesses []TimelineAccess
@@ -32,11 +34,19 @@ type TimelineWorker struct {
 	Role spec.Role // "" where the trace does not say
 }
 
+// TimelineBlock is a block, with the index of its owner among the workers.
+type TimelineBlock struct {
+	ID     spec.BlockID
+	Worker int
+}
+
 // TimelineEvent is one event.
 type TimelineEvent struct {
 	Event  spec.EventID
 	Kind   spec.Kind
 	Worker int // index of the worker that recorded it
+	// Block is the index of the block that the event changes, -1 where none is shown.
+	Block int
 	// At is when, in ns since the first event on the solver's timeline.
 	At int64
 	// Label names it in a few characters, Text in a few words, and Said as a sentence
@@ -48,8 +58,7 @@ type TimelineEvent struct {
 
 // TimelineLease is one lease of one block.
 type TimelineLease struct {
-	Block  spec.BlockID
-	Worker int // index of the block's owner
+	Block  int // index of the block
 	Number int // of the lease, from 1
 	Holder string
 	// From and To are the places of its alloc and of its end; To is after all events
@@ -63,8 +72,8 @@ type TimelineAccess struct {
 	ID     string
 	Mode   string // r or w
 	Worker int    // index of the accessor
-	// Blocks are those of the leases shown that it touches.
-	Blocks []spec.BlockID
+	// Blocks are the indexes of those shown that it touches.
+	Blocks []int
 	// From and To are the places of its begin and its end; To is after all events
 	// where no end was seen.
 	From, To float64
@@ -84,10 +93,11 @@ type TimelineSignal struct {
 
 // TimelineAbsence is what should have led from one event to another.
 type TimelineAbsence struct {
-	// From is an event's place, -1 for the end of the picture in the lane of Worker.
+	// From and To are the places of the events, -1 for the end of the picture.
 	From, To int
-	Worker   int
-	Text     string
+	// FromWorker and ToWorker are the lanes where it begins and ends.
+	FromWorker, ToWorker int
+	Text                 string
 }
 
 // maxDrawn bounds the events of a timeline, maxDrawnBlocks the blocks whose leases
@@ -111,9 +121,9 @@ func (j *Judged) Timeline(f Finding) (*Timeline, error) {
 	}
 	d.out.Left = len(sc.events) - len(sc.shown)
 	d.workers()
+	d.leases()
 	d.events()
-	blocks := d.leases()
-	d.accesses(blocks)
+	d.accesses()
 	d.signals()
 	d.absence()
 	return &d.out, nil
@@ -126,6 +136,7 @@ type draft struct {
 	scene  scene
 	at     map[int32]int // of an event: its place
 	lane   map[int32]int // of a worker: its lane
+	blocks []blockKey    // those whose leases are shown
 	out    Timeline
 }
 
@@ -139,6 +150,9 @@ func (d *draft) workers() {
 		}
 		if id, ok := d.h.accessID[d.h.ev[e].Access]; ok {
 			ids = append(ids, d.h.accesses[id].by)
+		}
+		if w, ok := d.h.workerID[d.h.ev[e].To]; ok && d.h.ev[e].K == spec.KindEmit {
+			ids = append(ids, w)
 		}
 	}
 	if b := d.blockOf(&d.slicer.finding); b != nil {
@@ -174,10 +188,20 @@ func (d *draft) events() {
 			text += ", " + d.blocksText(p, d.h.ev[e].Blocks)
 		}
 		d.out.Events = append(d.out.Events, TimelineEvent{
-			Event: d.h.ev[e].ID(), Kind: d.h.ev[e].K, Worker: d.lane[d.h.workerOf(e)], At: last,
+			Event: d.h.ev[e].ID(), Kind: d.h.ev[e].K, Worker: d.lane[d.h.workerOf(e)], Block: d.changed(e), At: last,
 			Label: d.label(e), Text: text, Said: d.say(e), Witness: d.slicer.pinned[e],
 		})
 	}
+}
+
+// changed is the block shown that an event changes, -1 for none.
+func (d *draft) changed(e int32) int {
+	if !d.h.ev[e].K.Mutates() {
+		return -1
+	}
+	return slices.IndexFunc(d.blocks, func(k blockKey) bool {
+		return k.pool == d.h.poolOf[e] && d.h.ev[e].Blocks.Contains(k.number)
+	})
 }
 
 // label is what fits beside a mark.
@@ -224,13 +248,10 @@ func (d *draft) place(e int32) float64 {
 
 // leases adds the leases of the finding's block; where it has none, of the first
 // blocks that the events that prove it act on, else of the first that are shown.
-func (d *draft) leases() map[blockKey]bool {
-	blocks := map[blockKey]bool{}
-	var order []blockKey
+func (d *draft) leases() {
 	add := func(k blockKey) {
-		if _, known := d.chains.blockID[k]; known && !blocks[k] && len(order) < maxDrawnBlocks {
-			blocks[k] = true
-			order = append(order, k)
+		if _, known := d.chains.blockID[k]; known && !slices.Contains(d.blocks, k) && len(d.blocks) < maxDrawnBlocks {
+			d.blocks = append(d.blocks, k)
 		}
 	}
 	if b := d.blockOf(&d.slicer.finding); b != nil {
@@ -238,18 +259,18 @@ func (d *draft) leases() map[blockKey]bool {
 	} else {
 		for _, witnesses := range []bool{true, false} {
 			for _, e := range d.scene.shown {
-				if d.slicer.pinned[e] == witnesses && (witnesses || len(order) == 0) {
+				if d.slicer.pinned[e] == witnesses && (witnesses || len(d.blocks) == 0) {
 					d.firstBlock(e, add)
 				}
 			}
 		}
 	}
-	for _, k := range order {
+	for i, k := range d.blocks {
+		d.out.Blocks = append(d.out.Blocks, TimelineBlock{*d.blockName(k.pool, k.number), d.lane[d.h.pools[k.pool].worker]})
 		for _, l := range d.chains.blocks[d.chains.blockID[k]].leases {
-			d.addLease(k, l)
+			d.addLease(i, l)
 		}
 	}
-	return blocks
 }
 
 // firstBlock names the first block that an event acts on, or its access does.
@@ -269,12 +290,12 @@ func (d *draft) firstBlock(e int32, add func(blockKey)) {
 	}
 }
 
-func (d *draft) addLease(k blockKey, l int32) {
+func (d *draft) addLease(block int, l int32) {
 	le := &d.chains.leases[l]
 	end := float64(len(d.scene.shown))
 	out := TimelineLease{
-		Block: *d.blockName(k.pool, k.number), Worker: d.lane[d.h.pools[k.pool].worker], Number: le.gen,
-		Holder: d.h.ev[le.alloc].Holder, From: d.place(le.alloc), To: end, Freed: le.free != none,
+		Block: block, Number: le.gen, Holder: d.h.ev[le.alloc].Holder,
+		From: d.place(le.alloc), To: end, Freed: le.free != none,
 	}
 	if le.free != none {
 		out.To = d.place(le.free)
@@ -288,7 +309,7 @@ func (d *draft) addLease(k blockKey, l int32) {
 }
 
 // accesses adds those of which an event is shown.
-func (d *draft) accesses(blocks map[blockKey]bool) {
+func (d *draft) accesses() {
 	seen := map[int32]bool{}
 	for _, e := range d.scene.shown {
 		ev := &d.h.ev[e]
@@ -305,10 +326,9 @@ func (d *draft) accesses(blocks map[blockKey]bool) {
 		if a.end != none {
 			out.To = d.place(a.end)
 		}
-		for _, l := range d.out.Leases { // in their order, each block once
-			p := d.h.poolID[poolKey{d.h.workerID[l.Block.Worker], l.Block.Pool}]
-			if p == a.pool && blocks[blockKey{p, l.Block.Number}] && d.h.ev[a.begin].Blocks.Contains(l.Block.Number) && !slices.Contains(out.Blocks, l.Block) {
-				out.Blocks = append(out.Blocks, l.Block)
+		for i, k := range d.blocks {
+			if k.pool == a.pool && d.h.ev[a.begin].Blocks.Contains(k.number) {
+				out.Blocks = append(out.Blocks, i)
 			}
 		}
 		d.out.Accesses = append(d.out.Accesses, out)
@@ -373,28 +393,28 @@ func (d *draft) absence() {
 	if f == t || !shown || !both {
 		return
 	}
-	d.out.Absent = &TimelineAbsence{From: f, To: t, Worker: -1, Text: text}
+	d.out.Absent = &TimelineAbsence{From: f, To: t, FromWorker: d.out.Events[f].Worker, ToWorker: d.out.Events[t].Worker, Text: text}
 }
 
-// answer is the absence of an answer: from where the question was taken in, or who
-// it was sent to, back to who asked.
+// answer is the absence of an answer: from where the question was taken in, or the
+// end of the picture in the lane of whom it was sent to, back to who asked.
 func (d *draft) answer(ask int32, text string) {
 	at, shown := d.at[ask]
 	if !shown {
 		return
 	}
-	out := &TimelineAbsence{From: -1, Worker: -1, To: at, Text: fmt.Sprintf("%s (%s)", text, d.h.ev[ask].Asks)}
+	out := &TimelineAbsence{From: -1, FromWorker: -1, To: -1, ToWorker: d.out.Events[at].Worker, Text: fmt.Sprintf("%s (%s)", text, d.h.ev[ask].Asks)}
+	if w, ok := d.h.workerID[d.h.ev[ask].To]; ok {
+		if lane, shown := d.lane[w]; shown {
+			out.FromWorker = lane
+		}
+	}
 	for _, o := range d.h.observes[ask] {
 		if at, ok := d.at[o]; ok {
-			out.From = at
+			out.From, out.FromWorker = at, d.out.Events[at].Worker
 		}
 	}
-	if w, ok := d.h.workerID[d.h.ev[ask].To]; ok && out.From < 0 {
-		if lane, shown := d.lane[w]; shown {
-			out.Worker = lane
-		}
-	}
-	if out.From >= 0 || out.Worker >= 0 {
+	if out.FromWorker >= 0 {
 		d.out.Absent = out
 	}
 }
