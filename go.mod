@@ -7,6 +7,9 @@ require (
 	github.com/andybalholm/brotli v1.1.1 // indirect
 	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/bufbuild/protocompile v0.14.1 // indirect
+	github.com/chromedp/cdproto v0.160.1 // indirect
+	github.com/chromedp/chromedp v0.23.1 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/in-toto/attestation v1.2.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

@@ -110,10 +110,12 @@ func (a *app) checkOne(ctx context.Context, path string, opt check.Options, out 
 		return a.failed(out, err)
 	}
 	a.status = result.Verdict.ExitStatus()
-	return a.write(out, outcome{
+	return a.write(ctx, out, outcome{
 		tree: report.Tree(judgedTrace(path, result)),
 		text: func(w io.Writer, o report.Options) error { return report.TraceText(w, path, result, o) },
 		json: func(w io.Writer, o report.Options) error { return report.TraceJSON(w, result, o) },
+
+		driftPPM: opt.DriftPPM,
 	})
 }
 
@@ -153,10 +155,12 @@ func (a *app) checkTogether(ctx context.Context, paths []string, opt check.Optio
 		}
 		a.status = a.say(f)
 	}
-	return a.write(out, outcome{
+	return a.write(ctx, out, outcome{
 		tree: report.Tree(judged...),
 		text: func(w io.Writer, o report.Options) error { return report.TracesText(w, judged, o) },
 		json: func(w io.Writer, o report.Options) error { return report.TracesJSON(w, judged, o) },
+
+		driftPPM: opt.DriftPPM,
 	})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ const (
 	formatSARIF    = "sarif"
 	formatMarkdown = "markdown"
 	formatGitHub   = "github"
+	formatHTML     = "html"
 	formatBaseline = "baseline"
 )
 
@@ -47,6 +49,8 @@ type outcome struct {
 	tree *harness.RunResult
 	text func(io.Writer, report.Options) error
 	json func(io.Writer, report.Options) error
+
+	driftPPM int // what the clocks were allowed when it was judged
 }
 
 // reportFlags adds the flags that say how a result is written.
@@ -68,7 +72,7 @@ func reportFlags(cmd *cobra.Command, r *reports) {
 
 // printed are the forms that standard output takes.
 func printed() []string {
-	return []string{formatText, formatJSON, formatJUnit, formatSARIF, formatMarkdown, formatGitHub}
+	return []string{formatText, formatJSON, formatJUnit, formatSARIF, formatMarkdown, formatGitHub, formatHTML}
 }
 
 // open reads what the flags name, and holds that the files can be written: a run
@@ -121,7 +125,7 @@ func appendTo(path string, b []byte) error {
 
 // write writes a result in every form that was asked for. status is the exit
 // status of the result, and verdict's that of the baseline takes its place.
-func (a *app) write(r *reports, res outcome) error {
+func (a *app) write(ctx context.Context, r *reports, res outcome) error {
 	o := a.reportOptions()
 	o.Warn = r.unproven == "warn"
 	if r.baseline != nil {
@@ -134,7 +138,7 @@ func (a *app) write(r *reports, res outcome) error {
 		var b bytes.Buffer
 		plain := o
 		plain.Color = false
-		if err := a.form(&b, f.format, res, plain); err != nil {
+		if err := a.form(ctx, &b, f.format, res, plain); err != nil {
 			return err
 		}
 		if err := os.WriteFile(f.path, b.Bytes(), 0o666); err != nil {
@@ -146,11 +150,11 @@ func (a *app) write(r *reports, res outcome) error {
 			return err
 		}
 	}
-	return a.form(a.stdout, r.format, res, o)
+	return a.form(ctx, a.stdout, r.format, res, o)
 }
 
 // form writes a result in one form.
-func (a *app) form(w io.Writer, format string, res outcome, o report.Options) error {
+func (a *app) form(ctx context.Context, w io.Writer, format string, res outcome, o report.Options) error {
 	switch format {
 	case formatJSON:
 		return res.json(w, o)
@@ -162,6 +166,12 @@ func (a *app) form(w io.Writer, format string, res outcome, o report.Options) er
 		return report.Markdown(w, res.tree, o)
 	case formatGitHub:
 		return report.Annotations(w, res.tree, o)
+	case formatHTML:
+		tale, err := report.Tell(ctx, res.tree, res.driftPPM)
+		if err != nil {
+			return err
+		}
+		return report.HTML(w, res.tree, tale, o)
 	case formatBaseline:
 		return report.WriteBaseline(w, res.tree, a.clock().AddDate(0, 0, baselineDays))
 	}
@@ -204,7 +214,7 @@ func (a *app) failed(r *reports, err error) error {
 	o.Color = false
 	for _, f := range r.files {
 		var b bytes.Buffer
-		if f.format != formatBaseline && a.form(&b, f.format, res, o) == nil {
+		if f.format != formatBaseline && a.form(context.Background(), &b, f.format, res, o) == nil {
 			_ = os.WriteFile(f.path, b.Bytes(), 0o666)
 		}
 	}
@@ -212,7 +222,7 @@ func (a *app) failed(r *reports, err error) error {
 		_ = a.postOnGitHub(res, o)
 	}
 	if r.format != formatText && r.format != formatJSON { // main writes these
-		_ = a.form(a.stdout, r.format, res, o)
+		_ = a.form(context.Background(), a.stdout, r.format, res, o)
 	}
 	return err
 }

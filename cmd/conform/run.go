@@ -93,7 +93,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags) error {
 		return a.failed(&f.out, err)
 	}
 	a.status = runStatus(result)
-	return a.write(&f.out, outcome{
+	return a.write(cmd.Context(), &f.out, outcome{
 		tree: result,
 		text: func(w io.Writer, o report.Options) error {
 			o.Again = f.again()

@@ -22,21 +22,10 @@ func runTables(p *page, r *harness.RunResult) {
 
 // capacityTable sets what each stage is configured for against what it can process.
 func capacityTable(p *page, r *harness.RunResult) {
-	var rows []harness.Capacity
-	in := map[harness.Capacity]int{}
-	for _, sc := range r.Scenarios {
-		for _, c := range sc.Capacity {
-			if in[c]++; in[c] == 1 {
-				rows = append(rows, c)
-			}
-		}
-	}
+	rows, in := capacities(r)
 	if len(rows) == 0 {
 		return
 	}
-	slices.SortStableFunc(rows, func(a, b harness.Capacity) int { // those of most scenarios are the rule
-		return cmp.Or(cmp.Compare(in[b], in[a]))
-	})
 	stage, unit := len("stage"), len("unit")
 	for _, c := range rows {
 		stage, unit = max(stage, len(c.Stage)), max(unit, len(c.Unit))
@@ -55,6 +44,22 @@ func capacityTable(p *page, r *harness.RunResult) {
 	if more := len(rows) - shown; more > 0 {
 		p.line(fmt.Sprintf("  and %s more", count(more, "row")))
 	}
+}
+
+// capacities are the distinct rows of all scenarios, those of most first, and in how
+// many each is.
+func capacities(r *harness.RunResult) ([]harness.Capacity, map[harness.Capacity]int) {
+	var rows []harness.Capacity
+	in := map[harness.Capacity]int{}
+	for _, sc := range r.Scenarios {
+		for _, c := range sc.Capacity {
+			if in[c]++; in[c] == 1 {
+				rows = append(rows, c)
+			}
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b harness.Capacity) int { return cmp.Compare(in[b], in[a]) })
+	return rows, in
 }
 
 // maxWord is how wide a column of words from outside gets.

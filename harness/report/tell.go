@@ -33,6 +33,7 @@ type Tale struct {
 type told struct {
 	story    *check.Story
 	timeline *check.Timeline
+	commands []storyCommand
 }
 
 // Tell reads the traces of a run again, one at a time, and tells of its distinct
@@ -115,6 +116,8 @@ func (t *Tale) read(ctx context.Context, sc *harness.ScenarioResult, driftPPM in
 		return err
 	}
 	t.traces++
+	ranked := judged.Result.Ranked()
+	man, manErr := traces.ReadManifest(sc.Trace)
 	for i := range picked {
 		d := &picked[i]
 		if d.scenario != sc {
@@ -127,9 +130,30 @@ func (t *Tale) read(ctx context.Context, sc *harness.ScenarioResult, driftPPM in
 		if err != nil {
 			return skip(err)
 		}
+		shown := Told{Trace: sc.Trace, Finding: nameOf(ranked, &d.finding), Story: one.story, DriftPPM: driftPPM}
+		if manErr == nil {
+			shown.Manifest = &man
+		}
+		one.commands = shown.commands(Options{})
 		t.stories[d.id] = one
 	}
 	return nil
+}
+
+// nameOf is a finding as the command line names it: SIG-2 for the first of a rule,
+// else SIG-2.3.
+func nameOf(ranked []check.RuleResult, f *check.Finding) string {
+	for i := range ranked {
+		if ranked[i].ID != f.Rule {
+			continue
+		}
+		for j := range ranked[i].Findings {
+			if n := &ranked[i].Findings[j]; n.Text == f.Text && slices.Equal(n.Events, f.Events) && j > 0 {
+				return fmt.Sprintf("%s.%d", f.Rule, j+1)
+			}
+		}
+	}
+	return string(f.Rule)
 }
 
 // coverage splits the transitions into the machines.

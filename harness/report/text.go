@@ -84,6 +84,15 @@ func broken(rules []harness.RuleSummary) string {
 
 // runScope says in two or three lines what the verdict is about, and no more.
 func runScope(p *page, r *harness.RunResult) {
+	for _, f := range scopeOf(r) {
+		p.field(f.name, f.value)
+	}
+}
+
+// scopeField is one line of a scope.
+type scopeField struct{ name, value string }
+
+func scopeOf(r *harness.RunResult) []scopeField {
 	stack := r.Adapter
 	if strings.HasPrefix(r.Engine, r.Adapter+"@") {
 		stack = r.Engine
@@ -111,10 +120,11 @@ func runScope(p *page, r *harness.RunResult) {
 		}
 		s = addStats(s, sc.Stats)
 	}
-	p.field("stack", strings.Join(append([]string{stack}, orNone(joinSet(modes, " and "))...), ", "))
-	p.field("ran", fmt.Sprintf("%s of %s, %s, in %.0f s", count(len(r.Scenarios), "run"),
-		count(distinct(ids), "scenario"), seedRange(seeds), r.Seconds))
-	p.field("judged", fmt.Sprintf("%s; %s fired; evidence up to %s", statsLine(s), count(fired, "fault"), levelReached(rules)))
+	return []scopeField{
+		{"stack", strings.Join(append([]string{stack}, orNone(joinSet(modes, " and "))...), ", ")},
+		{"ran", fmt.Sprintf("%s of %s, %s, in %.0f s", count(len(r.Scenarios), "run"), count(distinct(ids), "scenario"), seedRange(seeds), r.Seconds)},
+		{"judged", fmt.Sprintf("%s; %s fired; evidence up to %s", statsLine(s), count(fired, "fault"), levelReached(rules))},
+	}
 }
 
 func addStats(a, b check.Stats) check.Stats {
