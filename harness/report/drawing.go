@@ -18,15 +18,16 @@ import (
 // between them, but not to scale: what matters takes microseconds, what is waited for
 // seconds.
 type drawing struct {
-	W, H, LaneW, Right, Top, Bottom int
-	ID                               string // prefix of the events' ids
-	Lanes                            []drawnLane
-	Texts                            []drawnText // labels
-	Bars                             []drawnBar
-	Lines                            []drawnPath
-	Marks                            []drawnMark
-	Absent                           *drawnAbsence
-	Left                             int
+	W, H, LaneW, TimeW, Gutter, Right, Top, Bottom int
+	ID                                             string // prefix of the events' ids
+	Lanes                                          []drawnLane
+	Names                                          []drawnText // of the blocks, beside those of the lanes
+	Texts                                          []drawnText // labels
+	Bars                                           []drawnBar
+	Lines                                          []drawnPath
+	Marks                                          []drawnMark
+	Absent                                         *drawnAbsence
+	Left                                           int
 
 	t       *check.Timeline
 	x       []int
@@ -72,7 +73,7 @@ type drawnAbsence struct {
 
 // Sizes, in pixels. Labels are of a fixed pitch, so that their widths are known.
 const (
-	gutterW  = 118
+	gutterW  = 112
 	edge     = 16
 	leastGap = 34
 	mostGap  = 78
@@ -107,14 +108,14 @@ func draw(id string, t *check.Timeline) *drawing {
 	d.guides()
 	d.signals()
 	d.absence()
-	d.LaneW = d.W - 2
+	d.Gutter, d.LaneW, d.TimeW = gutterW, d.W-2, d.W-gutterW
 	d.marks()
 	return d
 }
 
 // columns gives each event its x.
 func (d *drawing) columns() {
-	x, last := gutterW+edge+6, int64(0)
+	x, last := gutterW+edge+10, int64(0)
 	for i := range d.t.Events {
 		e := &d.t.Events[i]
 		if i > 0 {
@@ -143,7 +144,7 @@ func (d *drawing) xAt(place float64) int {
 
 // layLane lays out one worker's lane from y on, and returns where it ends.
 func (d *drawing) layLane(w, y int) int {
-	lane := drawnLane{Y: y, Name: fit(d.t.Workers[w].Name, 16), Role: string(d.t.Workers[w].Role), TextY: y + 18}
+	lane := drawnLane{Y: y, Name: fit(d.t.Workers[w].Name, 14), Role: string(d.t.Workers[w].Role), TextY: y + 18}
 	blocks := false
 	at := y + lanePad
 	for b := range d.t.Blocks {
@@ -165,7 +166,7 @@ func (d *drawing) layLane(w, y int) int {
 // layBlock lays out the leases of a block, the accesses to it, and what changed it.
 func (d *drawing) layBlock(b, y int) int {
 	id := d.t.Blocks[b].ID
-	d.Texts = append(d.Texts, drawnText{10, y + 15, "block", fit(id.Pool+" "+strconv.FormatInt(id.Number, 10), 15)})
+	d.Names = append(d.Names, drawnText{9, y + 15, "block", fit(id.Pool+" "+strconv.FormatInt(id.Number, 10), 14)})
 	rows := lanesFor{}
 	var leases []*check.TimelineLease
 	for i := range d.t.Leases {
@@ -426,7 +427,7 @@ func (d *drawing) absence() {
 	}
 	out := &drawnAbsence{D: curve(x1, y1, x2, y2), Text: "missing: " + fit(a.Text, 60), Y: 24}
 	out.W = textWidth(out.Text) + 16
-	out.X = max(4, min((x1+x2)/2-out.W/2, d.W-out.W-4))
+	out.X = max(gutterW+4, min((x1+x2)/2-out.W/2, d.W-out.W-4))
 	out.TextX, out.TextY = out.X+8, out.Y+12
 	d.W = max(d.W, out.X+out.W+4)
 	d.Absent = out

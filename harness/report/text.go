@@ -120,9 +120,16 @@ func scopeOf(r *harness.RunResult) []scopeField {
 		}
 		s = addStats(s, sc.Stats)
 	}
+	if fired == 0 {
+		fired = s.Faults // of traces that were judged without their plans
+	}
+	ran := fmt.Sprintf("%s of %s, %s", count(len(r.Scenarios), "run"), count(distinct(ids), "scenario"), seedRange(seeds))
+	if r.Seconds > 0 {
+		ran += fmt.Sprintf(", in %.0f s", r.Seconds)
+	}
 	return []scopeField{
 		{"stack", strings.Join(append([]string{stack}, orNone(joinSet(modes, " and "))...), ", ")},
-		{"ran", fmt.Sprintf("%s of %s, %s, in %.0f s", count(len(r.Scenarios), "run"), count(distinct(ids), "scenario"), seedRange(seeds), r.Seconds)},
+		{"ran", ran},
 		{"judged", fmt.Sprintf("%s; %s fired; evidence up to %s", statsLine(s), count(fired, "fault"), levelReached(rules))},
 	}
 }

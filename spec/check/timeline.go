@@ -382,7 +382,7 @@ func (d *draft) absence() {
 				from = e
 			}
 		}
-	case spec.SIG1: // the signal should have waited for the access
+	case spec.SIG1, spec.DAT1: // the signal should have waited for the access; the target is named first
 		from, to = last, first
 	case spec.SIG4:
 		d.answer(first, text)

@@ -117,6 +117,6 @@ if (filters) {
 // A picture that is wider than its place opens where the finding is.
 all(".pic").forEach(function (p) {
   var m = p.scrollWidth > p.clientWidth && p.querySelector(".mark.wit");
-  if (m) p.scrollLeft = Math.max(0, m.transform.baseVal.getItem(0).matrix.e - p.clientWidth / 2);
+  if (m) p.scrollLeft = Math.max(0, m.transform.baseVal.getItem(0).matrix.e - 112 - p.clientWidth / 2);
 });
 })();
