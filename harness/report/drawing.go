@@ -144,7 +144,7 @@ func (d *drawing) xAt(place float64) int {
 
 // layLane lays out one worker's lane from y on, and returns where it ends.
 func (d *drawing) layLane(w, y int) int {
-	lane := drawnLane{Y: y, Name: fit(d.t.Workers[w].Name, 14), Role: string(d.t.Workers[w].Role), TextY: y + 18}
+	lane := drawnLane{Y: y, Name: fit(d.t.Workers[w].Name, 13), Role: string(d.t.Workers[w].Role), TextY: y + 18}
 	blocks := false
 	at := y + lanePad
 	for b := range d.t.Blocks {
@@ -247,7 +247,7 @@ func (d *drawing) layStrips(b int, leases []*check.TimelineLease, y int) int {
 		bottom = max(bottom, top+stripH+2)
 		until := a.From
 		for _, l := range leases {
-			if l.From <= a.From && a.From <= l.To {
+			if !a.Stale && l.From <= a.From && a.From <= l.To {
 				until = min(max(until, l.To), a.To)
 			}
 		}

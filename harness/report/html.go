@@ -16,6 +16,8 @@ import (
 	"conform/spec/check"
 )
 
+// The page's own files: the template, the style and the script.
+//
 //go:embed web/page.html
 var pageText string
 
@@ -25,17 +27,24 @@ var pageStyle string
 //go:embed web/page.js
 var pageScript string
 
-// The bounds of the page: bytes, rows of a table, findings that are listed, signs of
-// a text.
-const (
-	maxPage     = 950_000
-	maxRowsHTML = 120
-	maxListed   = 100
-	maxSaid     = 600
-)
+// maxPage bounds the page, in bytes.
+const maxPage = 950_000
+
+// room is how much a page holds: findings that are drawn, others that are listed, rows
+// of a table, signs of a text.
+type room struct{ drawn, listed, rows, said int }
+
+// rooms are what is tried until a page is small enough; the last one always is.
+func rooms() []room {
+	return []room{
+		{maxStories, 100, 120, 600}, {maxStories / 2, 60, 120, 600}, {maxStories / 4, 30, 80, 300}, {3, 15, 40, 200}, {1, 10, 20, 100}, {0, 5, 10, 60},
+	}
+}
 
 // htmlPage is what the template writes.
 type htmlPage struct {
+	room room
+
 	Policy, Word, Class, Headline string
 	Style, Script                 template.HTML
 	Scope                         []scopeLine
@@ -101,43 +110,46 @@ func HTML(w io.Writer, r *harness.RunResult, tale *Tale, o Options) error {
 	if tale == nil {
 		tale = &Tale{}
 	}
-	for drawn := maxStories; ; drawn /= 2 {
-		var b bytes.Buffer
-		if err := t.Execute(&b, htmlOf(r, tale, o, drawn)); err != nil {
+	var b bytes.Buffer
+	for _, room := range rooms() {
+		b.Reset()
+		if err := t.Execute(&b, htmlOf(r, tale, o, room)); err != nil {
 			return fmt.Errorf("write the page: %w", err)
 		}
-		if b.Len() <= maxPage || drawn == 0 {
-			_, err := w.Write(b.Bytes())
-			return err
+		if b.Len() <= maxPage {
+			break
 		}
 	}
+	_, err = w.Write(b.Bytes())
+	return err
 }
 
-// htmlOf fills the page, with so many findings drawn.
-func htmlOf(r *harness.RunResult, tale *Tale, o Options, drawn int) *htmlPage {
+// htmlOf fills the page.
+func htmlOf(r *harness.RunResult, tale *Tale, o Options, room room) *htmlPage {
 	verdict := r.Verdict
 	if r.Interrupted {
 		verdict = max(verdict, spec.Inconclusive)
 	}
 	style, script := "<style>"+pageStyle+"</style>", "<script>"+pageScript+"</script>"
 	p := &htmlPage{
+		room: room,
 		Word: verdict.String(), Class: verdictClass(verdict), Headline: runHeadline(r),
 		Style: template.HTML(style), Script: template.HTML(script), // #nosec: both are our own files
 		Policy: fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", digest(pageStyle), digest(pageScript)),
 		Footer: "Written by conform " + harness.Version + ". It says what was seen in these runs, and nothing beyond their scope.",
 	}
 	for _, f := range scopeOf(r) {
-		p.Scope = append(p.Scope, scopeLine{f.name, fit(f.value, maxSaid)})
+		p.Scope = append(p.Scope, scopeLine{f.name, fit(f.value, room.said)})
 	}
 	if r.Packages != "" {
-		p.Scope = append(p.Scope, scopeLine{"packages", fit(r.Packages, maxSaid)})
+		p.Scope = append(p.Scope, scopeLine{"packages", fit(r.Packages, room.said)})
 	}
 	if o.Baseline != nil {
 		p.Baseline = o.Baseline.sentence()
 	}
-	p.NotClaimed = notClaimed(r)
+	p.NotClaimed = notClaimed(r, room.said)
 	p.OpenClaims = verdict == spec.Pass
-	p.findings(r, tale, o, drawn)
+	p.findings(r, tale, o)
 	p.rules(r)
 	p.matrix(r)
 	p.tables(r, tale)
@@ -175,7 +187,7 @@ func verdictClass(v spec.Verdict) string {
 }
 
 // notClaimed says what a reader may not conclude from the verdict.
-func notClaimed(r *harness.RunResult) []string {
+func notClaimed(r *harness.RunResult, said int) []string {
 	var idle, unjudged []string
 	for _, rule := range r.Rules {
 		name := string(rule.ID) + " " + ruleName(rule.ID)
@@ -206,7 +218,7 @@ func notClaimed(r *harness.RunResult) []string {
 	for i := range r.Scenarios {
 		sc := &r.Scenarios[i]
 		if why := missed(sc); why != "" {
-			missedLines = append(missedLines, "Not shown in "+fit(named(sc), 100)+": "+fit(why, maxSaid)+".")
+			missedLines = append(missedLines, "Not shown in "+fit(named(sc), 100)+": "+fit(why, said)+".")
 		}
 		for _, n := range sc.Notes {
 			if !slices.Contains(notes, n) {
@@ -216,7 +228,7 @@ func notClaimed(r *harness.RunResult) []string {
 	}
 	out = append(out, limit(missedLines, maxLines)...)
 	for i, n := range notes {
-		notes[i] = fit(n, maxSaid)
+		notes[i] = fit(n, said)
 	}
 	return append(out, limit(notes, maxLines)...)
 }
@@ -229,19 +241,19 @@ var levelMeaning = map[spec.Level]string{
 	spec.L3: "it holds digests of the content where a stage took them, and what no probe, proxy or client recorded is not in it",
 }
 
-func (p *htmlPage) findings(r *harness.RunResult, tale *Tale, o Options, drawn int) {
+func (p *htmlPage) findings(r *harness.RunResult, tale *Tale, o Options) {
 	all := distinctOf(r)
 	if len(all) == 0 {
 		p.NoFindings = "None: no rule that was judged was broken or left open."
 		return
 	}
-	listed := 0
+	drawn, listed := p.room.drawn, 0
 	counts := map[spec.Verdict]int{}
 	for i := range all {
 		d := &all[i]
 		one, has := tale.stories[d.id]
 		has = has && drawn > 0
-		if !has && listed == maxListed {
+		if !has && listed == p.room.listed {
 			continue
 		}
 		if has {
@@ -250,7 +262,7 @@ func (p *htmlPage) findings(r *harness.RunResult, tale *Tale, o Options, drawn i
 			one = told{}
 			listed++
 		}
-		f := htmlFindingOf(d, one, o)
+		f := htmlFindingOf(d, one, o, p.room.said)
 		p.Findings = append(p.Findings, f)
 		counts[d.finding.Verdict]++
 		if !slices.Contains(p.FoundRules, f.Rule) {
@@ -287,7 +299,7 @@ func of(n int, noun string, all int, of string) string {
 	return count(n, noun) + " of " + count(all, of)
 }
 
-func htmlFindingOf(d *defect, one told, o Options) htmlFinding {
+func htmlFindingOf(d *defect, one told, o Options, said int) htmlFinding {
 	f := htmlFinding{
 		Anchor: "f-" + fit(d.id, 32), ID: fit(d.id, 32), Class: verdictClass(d.finding.Verdict), Verdict: d.finding.Verdict.String(),
 		Name: d.rule.Name, Where: fit(where(d.scenario), 100), Seeds: seedRange(d.seeds), Times: "seen " + times(d.count),
@@ -299,10 +311,10 @@ func htmlFindingOf(d *defect, one told, o Options) htmlFinding {
 	text := d.finding.Text + shownBy(d.finding)
 	s := one.story
 	if s == nil {
-		f.Found = []piece{{Text: fit(text, maxSaid)}}
+		f.Found = []piece{{Text: fit(text, said)}}
 		return f
 	}
-	link := func(text string) []piece { return pieces(fit(text, 2*maxSaid), f.Anchor, one.timeline) }
+	link := func(text string) []piece { return pieces(fit(text, 2*said), f.Anchor, one.timeline) }
 	f.Found, f.Missing, f.Enough, f.Why = link(text), link(s.Missing), link(s.Enough), s.Why
 	for _, line := range s.Owners {
 		when, what, _ := strings.Cut(line, ":")
@@ -313,7 +325,7 @@ func htmlFindingOf(d *defect, one told, o Options) htmlFinding {
 	}
 	f.Drawing = draw(f.Anchor, one.timeline)
 	for _, c := range one.commands {
-		f.Commands = append(f.Commands, storyCommand{c.Shows, fit(c.Command, maxSaid)})
+		f.Commands = append(f.Commands, storyCommand{c.Shows, fit(c.Command, said)})
 	}
 	return f
 }

@@ -47,16 +47,21 @@ type tableRow struct {
 }
 
 func (t *htmlTable) add(class string, cells ...string) {
-	for i := range cells {
-		cells[i] = fit(cells[i], maxSaid/2)
-	}
 	t.Rows = append(t.Rows, tableRow{class, cells})
 }
 
-// bounded keeps the first rows and says how many more there are.
-func (t *htmlTable) bounded() {
-	if more := len(t.Rows) - maxRowsHTML; more > 0 {
-		t.Rows = t.Rows[:maxRowsHTML]
+// bounded keeps the first rows, cuts their texts, and says how many more there are.
+func (t *htmlTable) bounded(room room) {
+	for _, row := range t.Rows[:min(len(t.Rows), room.rows)] {
+		for i := range row.Cells {
+			row.Cells[i] = fit(row.Cells[i], room.said/2)
+		}
+	}
+	for i := range t.Notes {
+		t.Notes[i] = fit(t.Notes[i], room.said)
+	}
+	if more := len(t.Rows) - room.rows; more > 0 {
+		t.Rows = t.Rows[:room.rows]
 		t.Notes = append(t.Notes, "And "+count(more, "row")+" more; --report json has all.")
 	}
 }
@@ -101,7 +106,7 @@ func (p *htmlPage) matrix(r *harness.RunResult) {
 		shown[p.Findings[i].ID] = true
 	}
 	name := named
-	if len(r.Scenarios) > maxRowsHTML {
+	if len(r.Scenarios) > p.room.rows {
 		name = where
 		p.MatrixNote = "The seeds of a scenario and mode are one row, with the worst verdict and all findings."
 	}
@@ -128,7 +133,7 @@ func (p *htmlPage) matrix(r *harness.RunResult) {
 			row.rules[rule.ID].add(r, sc, rule, shown)
 		}
 	}
-	for _, key := range order[:min(len(order), maxRowsHTML)] {
+	for _, key := range order[:min(len(order), p.room.rows)] {
 		out := matrixRow{Name: fit(key, 100), Cell: cellOf(rows[key].verdict)}
 		for _, rule := range spec.Rules() {
 			cell := cellOf(spec.NotJudged)
@@ -140,7 +145,7 @@ func (p *htmlPage) matrix(r *harness.RunResult) {
 		}
 		p.Matrix = append(p.Matrix, out)
 	}
-	if more := len(order) - maxRowsHTML; more > 0 {
+	if more := len(order) - p.room.rows; more > 0 {
 		p.MatrixNote += fmt.Sprintf(" And %s more.", count(more, "row"))
 	}
 }
@@ -170,7 +175,8 @@ func (p *htmlPage) tables(r *harness.RunResult, tale *Tale) {
 		if len(t.Rows) == 0 && len(t.Notes) == 0 {
 			continue
 		}
-		t.bounded()
+		t.Notes = limit(t.Notes, maxLines)
+		t.bounded(p.room)
 		p.Tables = append(p.Tables, t)
 	}
 }
@@ -302,7 +308,7 @@ func branchesTable(r *harness.RunResult) htmlTable {
 
 // coverageTable says which transitions of the two machines the traces take.
 func coverageTable(tale *Tale) htmlTable {
-	t := htmlTable{ID: "coverage", Short: "Coverage", Title: "Coverage of the specification", Head: []string{"transition", "taken", "traces", "refused by", "first in"}, Notes: tale.left}
+	t := htmlTable{ID: "coverage", Short: "Coverage", Title: "Coverage of the specification", Head: []string{"transition", "taken", "traces", "refused by", "first in"}, Notes: slices.Clone(tale.left)}
 	var parts []string
 	for _, machine := range []string{"Block", "Request"} {
 		rows, taken := tale.coverage(machine)

@@ -72,12 +72,13 @@ func Tell(ctx context.Context, r *harness.RunResult, driftPPM int) (*Tale, error
 	return t, nil
 }
 
-// pick chooses which findings are drawn.
+// pick chooses which findings are drawn: one of each rule, then a second, then a third,
+// then the worst of what is left.
 func pick(all []defect) []defect {
 	ofRule := map[spec.RuleID]int{}
 	chosen := make([]bool, len(all))
 	n := 0
-	for _, most := range []int{maxStoriesOfRule, len(all)} {
+	for _, most := range []int{1, 2, maxStoriesOfRule, len(all)} {
 		for i := range all {
 			if id := all[i].finding.Rule; !chosen[i] && n < maxStories && ofRule[id] < most {
 				chosen[i] = true

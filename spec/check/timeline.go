@@ -78,6 +78,8 @@ type TimelineAccess struct {
 	// where no end was seen.
 	From, To float64
 	Ended    bool
+	// Stale says that the finding is that it began under no lease that was its own.
+	Stale bool
 }
 
 // TimelineSignal is a signal on its way: places of its emission and of one
@@ -322,6 +324,7 @@ func (d *draft) accesses() {
 		out := TimelineAccess{
 			ID: a.id, Mode: d.h.ev[a.begin].Mode, Worker: d.lane[a.by],
 			From: d.place(a.begin), To: float64(len(d.scene.shown)), Ended: a.end != none,
+			Stale: d.slicer.finding.Rule == spec.BLK3 && d.slicer.pinned[a.begin],
 		}
 		if a.end != none {
 			out.To = d.place(a.end)
@@ -374,14 +377,7 @@ func (d *draft) absence() {
 	}
 	switch d.slicer.finding.Rule {
 	case spec.BLK2, spec.BLK3: // the end of the lease should have waited for the access
-		for _, e := range w {
-			switch d.h.ev[e].K {
-			case spec.KindFree, spec.KindRevoke, spec.KindFence:
-				to = e
-			case spec.KindBegin, spec.KindEnd:
-				from = e
-			}
-		}
+		from, to, text = d.early(w, text)
 	case spec.SIG1, spec.DAT1: // the signal should have waited for the access; the target is named first
 		from, to = last, first
 	case spec.SIG4:
@@ -394,6 +390,24 @@ func (d *draft) absence() {
 		return
 	}
 	d.out.Absent = &TimelineAbsence{From: f, To: t, FromWorker: d.out.Events[f].Worker, ToWorker: d.out.Events[t].Worker, Text: text}
+}
+
+// early finds what should have waited for what, of the events of an access and of the
+// lease of its block. Where no end of a lease is among them, none was its own.
+func (d *draft) early(w []int32, text string) (from, to int32, _ string) {
+	from, to = none, none
+	for _, e := range w {
+		switch d.h.ev[e].K {
+		case spec.KindFree, spec.KindRevoke, spec.KindFence:
+			to = e
+		case spec.KindBegin, spec.KindEnd:
+			from = e
+		}
+	}
+	if to == none {
+		return w[0], from, "a grant of this lease to it"
+	}
+	return from, to, text
 }
 
 // answer is the absence of an answer: from where the question was taken in, or the

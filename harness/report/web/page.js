@@ -51,7 +51,7 @@ var keys = {
 };
 doc.addEventListener("mouseover", function (e) {
   var m = markOf(e);
-  if (m) show(m); else if (!tip.contains(e.target)) hide();
+  if (m) show(m); else if (!tip.contains(e.target) && !markOf({ target: doc.activeElement })) hide(); // the focus keeps its own
 });
 doc.addEventListener("focusin", function (e) { var m = markOf(e); if (m) show(m); else hide(); });
 doc.addEventListener("keydown", function (e) {
