@@ -120,11 +120,12 @@ func scopeOf(r *harness.RunResult) []scopeField {
 		}
 		s = addStats(s, sc.Stats)
 	}
-	if fired == 0 {
-		fired = s.Faults // of traces that were judged without their plans
+	saved := r.Dir == "" && r.Seconds == 0 && len(r.Scenarios) > 0 // traces that were judged without a run: nobody told of plans and times
+	if saved {
+		fired = s.Faults
 	}
 	ran := fmt.Sprintf("%s of %s, %s", count(len(r.Scenarios), "run"), count(distinct(ids), "scenario"), seedRange(seeds))
-	if r.Seconds > 0 {
+	if !saved {
 		ran += fmt.Sprintf(", in %.0f s", r.Seconds)
 	}
 	return []scopeField{
