@@ -58,7 +58,7 @@ func chromium(t testing.TB, html []byte) *tab {
 	require.NoError(t, err)
 	_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
 	require.NoError(t, err)
-	b.ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	b.ctx, cancel = context.WithTimeout(ctx, 6*time.Minute)
 	t.Cleanup(cancel)
 	return b
 }
