@@ -234,8 +234,9 @@ func clickThrough(t *testing.T, b *tab) {
 	// A pointer on an event, and away.
 	require.True(t, eval[bool](t, b, `document.getElementById("tip").hidden`))
 	eval[any](t, b, `document.querySelector(".mark").scrollIntoView({block: "center", inline: "center"})`)
-	at := eval[[]float64](t, b, `(r => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelector(".mark").getBoundingClientRect())`)
 	eval[any](t, b, `document.activeElement.blur()`)
+	time.Sleep(time.Second) // the jump to the finding may still scroll
+	at := eval[[]float64](t, b, `(r => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelector(".mark").getBoundingClientRect())`)
 	b.run(t, chromedp.MouseEvent(chromedp.MouseMoved, at[0], at[1]))
 	b.until(t, tipShown)
 	said := eval[string](t, b, `document.querySelector(".mark").getAttribute("aria-label")`)
