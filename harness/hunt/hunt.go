@@ -153,11 +153,11 @@ func (h *hunter) adopt() error {
 	if len(r.Modes) == 0 && m.Mode != "" {
 		r.Modes = []string{m.Mode}
 	}
-	if len(r.Env) == 0 {
-		r.Env = m.Env
+	if err := ownWords("--env", r.Env, m.Env); err != nil {
+		return err
 	}
-	if len(r.EngineArgs) == 0 {
-		r.EngineArgs = m.Args
+	if err := ownWords("--engine-arg", r.EngineArgs, m.Args); err != nil {
+		return err
 	}
 	if r.Adapter != m.Adapter.Name || len(r.Modes) != 1 || r.Modes[0] != m.Mode {
 		return &harness.UsageError{
@@ -166,6 +166,18 @@ func (h *hunter) adopt() error {
 		}
 	}
 	return nil
+}
+
+// ownWords refuses to take over what would reach a process of the engine: a trace may come
+// from anybody, and a variable such as LD_PRELOAD runs what its writer likes.
+func ownWords(flag string, given, recorded []string) error {
+	if len(given) > 0 || len(recorded) == 0 {
+		return nil
+	}
+	return &harness.UsageError{
+		What: fmt.Sprintf("the trace's run had %q, which is not taken from a trace", recorded), Where: flag,
+		Expected: "your own word for what the engine is started with", Try: "look at it, and give " + flag + " for each that you want",
+	}
 }
 
 // predictions makes the clean runs, or reads the saved one, and lists what they leave

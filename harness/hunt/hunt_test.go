@@ -277,3 +277,22 @@ func TestOrderSaysWhyItWasNotForced(t *testing.T) {
 	require.Equal(t, []spec.RuleID{spec.BLK2}, rules)
 	require.Equal(t, "of prefill-0", text)
 }
+
+// A trace may come from anybody: what it says of variables and arguments starts nothing.
+func TestHuntTakesNoVariablesFromATrace(t *testing.T) {
+	dir := t.TempDir()
+	for flag, said := range map[string]string{"--env": `"env": ["LD_PRELOAD=/tmp/x.so"]`, "--engine-arg": `"args": ["--trust-remote-code"]`} {
+		manifest := `{"tool":"conform","spec_version":1,"mode":"push","adapter":{"name":"reference"},"files":[],` + said + `}`
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(manifest), 0o600))
+		cfg := Config{Trace: dir, Run: harness.Config{OutDir: filepath.Join(t.TempDir(), "hunt")}}
+		cfg.run = func(context.Context, harness.Config) (*harness.RunResult, error) {
+			t.Error("a stack was started")
+			return nil, errors.New("no")
+		}
+		_, err := Hunt(t.Context(), cfg)
+		var usage *harness.UsageError
+		require.ErrorAs(t, err, &usage)
+		require.Equal(t, flag, usage.Where)
+		require.NoDirExists(t, cfg.Run.OutDir)
+	}
+}
