@@ -73,8 +73,5 @@ func playAckLate(ctx context.Context, d *director) error {
 	if err := d.churn(ctx, 3, 7); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }

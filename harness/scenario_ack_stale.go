@@ -140,11 +140,8 @@ func playAckStale(ctx context.Context, d *director) error {
 	if _, err := d.soon(ctx, d.freedAtDecode(loser)); err != nil {
 		return err
 	}
-	again, err := d.send(ctx, partAgain)
+	again, err := d.sendHeld(ctx, partAgain, 2)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 2); err != nil {
 		return err
 	}
 	if err := d.abortAt(ctx, again, spec.RoleDecode); err != nil {
@@ -166,13 +163,10 @@ func playAckStale(ctx context.Context, d *director) error {
 // mode, where nobody acknowledges, other words come twice.
 func playAckStaleReference(ctx context.Context, d *director) error {
 	if d.l.c.mode == modePull {
-		return d.serveAfterwards(ctx)
+		return d.serveAfterwards(ctx, afterwards)
 	}
-	loser, err := d.send(ctx, partLoser)
+	loser, err := d.sendHeld(ctx, partLoser, 1)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
@@ -184,11 +178,8 @@ func playAckStaleReference(ctx context.Context, d *director) error {
 	if _, err := d.soon(ctx, d.freedAtDecode(loser)); err != nil {
 		return err
 	}
-	again, err := d.send(ctx, partAgain)
+	again, err := d.sendHeld(ctx, partAgain, 2)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 2); err != nil {
 		return err
 	}
 	if err := d.abortAt(ctx, again, spec.RoleDecode); err != nil {
@@ -203,7 +194,7 @@ func playAckStaleReference(ctx context.Context, d *director) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // ofFamily picks signals by what precedes the "/" of their kind.

@@ -77,11 +77,7 @@ func playNoRoom(ctx context.Context, d *director) error {
 	if err := d.serve(ctx, partWarm); err != nil {
 		return err
 	}
-	victim, err := d.send(ctx, partVictim)
-	if err != nil {
-		return err
-	}
-	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(victim.id))); err != nil {
+	if _, err := d.sendAccepted(ctx, partVictim); err != nil {
 		return err
 	}
 	loser, err := d.send(ctx, partLoser)

@@ -66,5 +66,5 @@ func playBetween(ctx context.Context, d *director) error {
 	if err := d.stack.Abort(ctx, loser.id, spec.RolePrefill); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }

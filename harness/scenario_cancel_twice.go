@@ -43,11 +43,8 @@ func playTwice(ctx context.Context, d *director) error {
 }
 
 func playTwiceReference(ctx context.Context, d *director) error {
-	loser, err := d.send(ctx, partLoser)
+	loser, err := d.sendHeld(ctx, partLoser, 1)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if err := d.cancelEverywhere(ctx, loser); err != nil {
@@ -56,12 +53,7 @@ func playTwiceReference(ctx context.Context, d *director) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	for _, p := range chorus(partAfter, 12, 0, 0) {
-		if err := d.serve(ctx, p.name); err != nil {
-			return err
-		}
-	}
-	return d.waitAll(ctx)
+	return d.serveAfterwards(ctx, 12)
 }
 
 // cancelEverywhere cancels a request at both stages, twice each. Once it has ended

@@ -50,10 +50,7 @@ func playQueued(ctx context.Context, d *director) error {
 	if err := d.serve(ctx, partWarm); err != nil {
 		return err
 	}
-	if _, err := d.send(ctx, partVictim); err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
+	if _, err := d.sendHeld(ctx, partVictim, 1); err != nil {
 		return err
 	}
 	loser, err := d.send(ctx, partLoser)
@@ -73,20 +70,13 @@ func playQueued(ctx context.Context, d *director) error {
 	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindFinish, ofReq(loser.id))); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }
 
 // playNoRoomAtDecode cancels a request that decode has admitted and has no blocks for,
 // because another has them.
 func playNoRoomAtDecode(ctx context.Context, d *director) error {
-	victim, err := d.send(ctx, partVictim)
-	if err != nil {
-		return err
-	}
-	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(victim.id))); err != nil {
+	if _, err := d.sendAccepted(ctx, partVictim); err != nil {
 		return err
 	}
 	loser, err := d.send(ctx, partLoser)
@@ -99,7 +89,7 @@ func playNoRoomAtDecode(ctx context.Context, d *director) error {
 	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // cancelledUnleased looks for a request that decode took in as cancelled and never

@@ -61,21 +61,5 @@ func playChunkFails(ctx context.Context, d *director) error {
 	if err := d.abort(ctx, loser, ""); err != nil && !errors.Is(err, errEnded) {
 		return err
 	}
-	return d.serveAfterwards(ctx)
-}
-
-// serveAfterwards serves the parts that follow the one that a play is about.
-func (d *director) serveAfterwards(ctx context.Context) error {
-	for _, p := range chorus(partAfter, afterwards, 0, 0) {
-		d.mu.Lock()
-		sent := d.sent[p.name] != nil
-		d.mu.Unlock()
-		if sent { // earlier in the play
-			continue
-		}
-		if err := d.serve(ctx, p.name); err != nil {
-			return err
-		}
-	}
-	return d.waitAll(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }

@@ -74,10 +74,7 @@ func playLeave(ctx context.Context, d *director) error {
 	if _, err := d.soon(ctx, d.freedAtDecode(stream)); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }
 
 // leftStream reports whether decode took in that a request is cancelled which had

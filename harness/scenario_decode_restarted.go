@@ -36,31 +36,19 @@ func decodeRestarted() Scenario {
 // playDecodeRestarted restarts decode while a write to it is held, and lets the write
 // go on while the new incarnation computes from the same blocks.
 func playDecodeRestarted(ctx context.Context, d *director) error {
-	if _, err := d.send(ctx, partLoser); err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
+	if _, err := d.sendHeld(ctx, partLoser, 1); err != nil {
 		return err
 	}
 	if err := d.restart(ctx, "decode"); err != nil {
 		return err
 	}
-	victim, err := d.send(ctx, partVictim)
-	if err != nil {
-		return err
-	}
-	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(victim.id))); err != nil {
+	if _, err := d.sendAccepted(ctx, partVictim); err != nil {
 		return err
 	}
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	for _, p := range chorus(partAfter, 3, 0, 0) {
-		if err := d.serve(ctx, p.name); err != nil {
-			return err
-		}
-	}
-	return d.waitAll(ctx)
+	return d.serveAfterwards(ctx, 3)
 }
 
 // secondDecode reports whether the second incarnation of decode finished a request.

@@ -126,13 +126,54 @@ func (d *director) cancelLoser(ctx context.Context) (*sent, error) {
 	return loser, d.endedAtPrefill(ctx, loser)
 }
 
+// sendHeld sends a part, and waits until the rule that holds has acted so many times.
+func (d *director) sendHeld(ctx context.Context, name string, times int) (*sent, error) {
+	s, err := d.send(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s, d.acted(ctx, ruleHold, times)
+}
+
+// sendAccepted sends a part, and waits until decode has accepted it.
+func (d *director) sendAccepted(ctx context.Context, name string) (*sent, error) {
+	s, err := d.send(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	_, err = d.soon(ctx, d.at(spec.RoleDecode, spec.KindAccept, ofReq(s.id)))
+	return s, err
+}
+
 // letGo ends the hold, shows that the stack still serves, and waits for every part.
 func (d *director) letGo(ctx context.Context) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
+	return d.stillServes(ctx)
+}
+
+// stillServes shows that the stack serves, and waits for every part.
+func (d *director) stillServes(ctx context.Context) error {
 	if err := d.serve(ctx, partAfter); err != nil {
 		return err
+	}
+	return d.waitAll(ctx)
+}
+
+// serveAfterwards serves the first so many parts that follow the one that a play is
+// about, but for those that it has sent already, and waits for every part.
+func (d *director) serveAfterwards(ctx context.Context, count int) error {
+	for _, p := range chorus(partAfter, count, 0, 0) {
+		d.mu.Lock()
+		sent := d.sent[p.name] != nil
+		d.mu.Unlock()
+		if sent {
+			continue
+		}
+		if err := d.serve(ctx, p.name); err != nil {
+			return err
+		}
 	}
 	return d.waitAll(ctx)
 }

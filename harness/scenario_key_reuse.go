@@ -102,7 +102,7 @@ func playKeyReuseReference(ctx context.Context, d *director) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // keyUsedAgain looks for a handoff that is a further use of a key ("key#1") under

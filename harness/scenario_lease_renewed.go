@@ -60,7 +60,7 @@ func playRenewed(ctx context.Context, d *director) error {
 	if _, err := victim.wait(ctx); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // renewedLater looks for a renewal that prefill took in for one handoff after the

@@ -59,10 +59,7 @@ func playPreempt(ctx context.Context, d *director) error {
 			return err
 		}
 	}
-	if _, err := d.send(ctx, partLoser); err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
+	if _, err := d.sendHeld(ctx, partLoser, 1); err != nil {
 		return err
 	}
 	preempted, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindFree, inPool("kv"), because("preempt")))

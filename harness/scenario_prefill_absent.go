@@ -133,10 +133,7 @@ func playAbsent(ctx context.Context, d *director) error {
 	if _, err := d.soon(ctx, d.at(spec.RoleDecode, spec.KindCancel, ofReq(loser.id))); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }
 
 // playLate holds prefill's part of a request until decode has been told to cancel it and
@@ -161,8 +158,5 @@ func playLate(ctx context.Context, d *director) error {
 	if err := d.perhaps(ctx, d.freedAtDecode(loser)); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }

@@ -40,11 +40,8 @@ func referenceStale() Scenario {
 // playReferenceStale keeps a reference from decode until its lease has run out and
 // another request has come and gone under its key.
 func playReferenceStale(ctx context.Context, d *director) error {
-	loser, err := d.send(ctx, partLoser)
+	loser, err := d.sendHeld(ctx, partLoser, 1)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if _, err := d.soon(ctx, d.at(spec.RolePrefill, spec.KindExpire, ofHandoff(sameKey))); err != nil {
@@ -59,7 +56,7 @@ func playReferenceStale(ctx context.Context, d *director) error {
 	if _, err := loser.wait(ctx); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // referenceLate looks for a reference that decode took in after the lease that it is

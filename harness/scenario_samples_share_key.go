@@ -92,12 +92,7 @@ func playSamplesReference(ctx context.Context, d *director) error {
 			return err
 		}
 	}
-	for _, p := range chorus(partAfter, 4, 0, 0) {
-		if err := d.serve(ctx, p.name); err != nil {
-			return err
-		}
-	}
-	return d.waitAll(ctx)
+	return d.serveAfterwards(ctx, 4)
 }
 
 // offeredSeveral looks for a request that the router made several of the engine's of.

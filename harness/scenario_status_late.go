@@ -49,15 +49,12 @@ func successAfterCancel(r *recorded) bool {
 
 // playStatusLate cancels a request at decode whose last word is on the way.
 func playStatusLate(ctx context.Context, d *director) error {
-	loser, err := d.send(ctx, partLoser)
+	loser, err := d.sendHeld(ctx, partLoser, 1)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }

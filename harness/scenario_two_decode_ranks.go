@@ -37,11 +37,8 @@ func twoDecodeRanks() Scenario {
 // playDecodeRanks holds a transfer, cancels its request at both ranks of decode, and
 // lets it go when prefill has taken both questions in.
 func playDecodeRanks(ctx context.Context, d *director) error {
-	loser, err := d.send(ctx, partLoser)
+	loser, err := d.sendHeld(ctx, partLoser, 1)
 	if err != nil {
-		return err
-	}
-	if err := d.acted(ctx, ruleHold, 1); err != nil {
 		return err
 	}
 	if err := d.abort(ctx, loser, spec.RoleDecode); err != nil {
@@ -53,7 +50,7 @@ func playDecodeRanks(ctx context.Context, d *director) error {
 	if err := d.release(ruleHold); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // askedByBoth looks for a handoff that two workers have asked prefill to give up.

@@ -75,7 +75,7 @@ func playRanksReference(ctx context.Context, d *director) error {
 	if err := d.abortAt(ctx, loser, spec.RoleDecode); err != nil {
 		return err
 	}
-	return d.serveAfterwards(ctx)
+	return d.serveAfterwards(ctx, afterwards)
 }
 
 // playRanks warms the ranks up, then fails one rank's transfer and holds the other's.

@@ -102,10 +102,7 @@ func playKilled(ctx context.Context, d *director) error {
 	if err := d.restart(ctx, "prefill-0"); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }
 
 // playKilledAsked kills prefill under a held write, lets the client leave that waited for
@@ -130,10 +127,7 @@ func playKilledAsked(ctx context.Context, d *director) error {
 	if err := d.restart(ctx, "prefill-0"); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, partAfter); err != nil {
-		return err
-	}
-	return d.waitAll(ctx)
+	return d.stillServes(ctx)
 }
 
 // gaveUpDead reports whether decode gave pages back of a request whose transfer was
