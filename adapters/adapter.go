@@ -3,6 +3,7 @@ package adapters
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"conform/faults"
@@ -31,6 +32,27 @@ type Topology struct {
 // Filled is t with 1 in the place of each zero.
 func (t Topology) Filled() Topology {
 	return Topology{max(t.Prefill, 1), max(t.Decode, 1), max(t.PrefillTP, 1), max(t.DecodeTP, 1)}
+}
+
+// Place is one worker of a topology, whatever its incarnation.
+type Place struct {
+	ID    string // such as prefill-0
+	Role  spec.Role
+	Index int // among those of its role
+	Ranks int
+}
+
+// Places lists the workers of t, those of prefill first.
+func (t Topology) Places() []Place {
+	t = t.Filled()
+	var all []Place
+	for i := range t.Prefill {
+		all = append(all, Place{fmt.Sprintf("%s-%d", spec.RolePrefill, i), spec.RolePrefill, i, t.PrefillTP})
+	}
+	for i := range t.Decode {
+		all = append(all, Place{fmt.Sprintf("%s-%d", spec.RoleDecode, i), spec.RoleDecode, i, t.DecodeTP})
+	}
+	return all
 }
 
 // Config is what the harness asks of a stack.

@@ -316,19 +316,14 @@ func (cfg *Config) cell(s Scenario, mode string, seed uint64) (cell, error) {
 		return c, err
 	}
 	c.plan = plan
-	return c, plan.Known(workersOf(c.shape.topology.Filled()))
+	return c, plan.Known(workersOf(c.shape.topology))
 }
 
 // workersOf are the ids of a stack's workers, the harness's own among them.
 func workersOf(t adapters.Topology) []string {
 	names := []string{string(spec.RoleClient), string(spec.RoleRouter), string(spec.RoleHarness)}
-	for _, of := range []struct {
-		role  spec.Role
-		count int
-	}{{spec.RolePrefill, t.Prefill}, {spec.RoleDecode, t.Decode}} {
-		for i := range of.count {
-			names = append(names, fmt.Sprintf("%s-%d", of.role, i))
-		}
+	for _, p := range t.Places() {
+		names = append(names, p.ID)
 	}
 	return names
 }

@@ -190,15 +190,14 @@ func (row matrixRow) cell(s *ScenarioResult) MatrixCell {
 		Defect: row.defect.Name, Scenario: s.ID, Mode: s.Mode, Seed: s.Seed, Verdict: s.Verdict, Harm: spec.HarmNone, Rules: []spec.RuleID{},
 		Seconds: s.Seconds, Why: s.Why,
 	}
-	for _, r := range s.Rules {
+	for i := range s.Rules {
+		r := &s.Rules[i]
 		if len(r.Findings) == 0 || r.Verdict < spec.Unproven {
 			continue
 		}
 		c.Rules = append(c.Rules, r.ID)
-		for _, f := range r.Findings {
-			if f.Harm.Rank() > c.Harm.Rank() {
-				c.Harm = f.Harm
-			}
+		if harm := r.Harm(); harm.Rank() > c.Harm.Rank() {
+			c.Harm = harm
 		}
 	}
 	c.Caught = len(row.defect.Rules) > 0 && slices.Contains(c.Rules, row.defect.Rules[0])

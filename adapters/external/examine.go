@@ -31,7 +31,7 @@ type Point struct {
 // Examine says point by point what a judge can make of a trace that reads well. It is
 // linear in the events.
 func Examine(t *spec.Trace) []Point {
-	x := newExam(t)
+	x := newExam()
 	for i := range t.Events {
 		x.learn(&t.Events[i])
 	}
@@ -88,7 +88,7 @@ type exam struct {
 	whole, seals, clocks, order, ends, meets, received, claims, asks, shared, tally *point
 }
 
-func newExam(*spec.Trace) *exam {
+func newExam() *exam {
 	x := &exam{
 		sealed: map[string]bool{}, sources: map[string]*spec.Event{}, emitted: map[string]bool{}, observed: map[string]bool{}, ended: map[string]bool{},
 		handoffs: map[string]map[spec.Role]bool{}, answered: map[string]bool{}, last: map[spec.Thread]int64{},

@@ -2,7 +2,6 @@ package sglang
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -162,13 +161,9 @@ func patched(id string, cfg adapters.Config) (string, error) {
 
 // workers lists what a topology has, decode last.
 func workers(t adapters.Topology) []worker {
-	t = t.Filled()
 	var all []worker
-	for i := range t.Prefill {
-		all = append(all, worker{id: fmt.Sprintf("prefill-%d", i), role: spec.RolePrefill, index: i, ranks: t.PrefillTP})
-	}
-	for i := range t.Decode {
-		all = append(all, worker{id: fmt.Sprintf("decode-%d", i), role: spec.RoleDecode, index: i, ranks: t.DecodeTP})
+	for _, p := range t.Places() {
+		all = append(all, worker{id: p.ID, role: p.Role, index: p.Index, ranks: p.Ranks})
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"conform/adapters"
 	"conform/adapters/engines/fleet"
 	"conform/adapters/engines/launch"
+	"conform/adapters/engines/unknown"
 	"conform/adapters/sglang/wire"
 	"conform/faults"
 	"conform/spec"
@@ -180,9 +181,7 @@ func (s *stack) Reference(prompt []int32, n int) []int32 { return s.a.session.An
 func (s *stack) Unknown() int {
 	n := 0
 	for _, m := range fleet.Of(s.members, spec.RolePrefill) {
-		for _, u := range m.between.Unknown() {
-			n += u.Count
-		}
+		n += unknown.Sum(m.between.Unknown())
 	}
 	return n
 }

@@ -53,13 +53,9 @@ type worker struct {
 
 // workers lists what a topology has, decode last.
 func workers(t adapters.Topology) []worker {
-	t = t.Filled()
 	var all []worker
-	for i := range t.Prefill {
-		all = append(all, worker{id: fmt.Sprintf("prefill-%d", i), role: spec.RolePrefill, index: i})
-	}
-	for i := range t.Decode {
-		all = append(all, worker{id: fmt.Sprintf("decode-%d", i), role: spec.RoleDecode, index: i})
+	for _, p := range t.Places() {
+		all = append(all, worker{id: p.ID, role: p.Role, index: p.Index})
 	}
 	return all
 }

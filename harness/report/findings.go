@@ -55,12 +55,9 @@ func placesOf(sc *harness.ScenarioResult, rules []check.RuleResult) []place {
 		if len(rules[i].Findings) == 0 {
 			continue
 		}
-		p := place{scenario: sc, result: &rules[i]}
+		p := place{scenario: sc, result: &rules[i], harm: rules[i].Harm()}
 		for _, f := range rules[i].Findings {
 			p.verdict = max(p.verdict, f.Verdict)
-			if f.Harm.Rank() > p.harm.Rank() {
-				p.harm = f.Harm
-			}
 		}
 		places = append(places, p)
 	}

@@ -33,6 +33,9 @@ func worseFirst(v, w spec.Verdict, h, i spec.Harm) int {
 	return cmp.Or(cmp.Compare(w, v), cmp.Compare(i.Rank(), h.Rank()))
 }
 
+// Harm is the worst harm of the rule's findings, none without any.
+func (r *RuleResult) Harm() spec.Harm { return maxHarm(r.Findings) }
+
 func maxHarm(findings []Finding) spec.Harm {
 	most := spec.HarmNone
 	for _, f := range findings {

@@ -19,6 +19,15 @@ type Kind struct {
 	Count  int
 }
 
+// Sum is how often kinds came in all.
+func Sum(kinds []Kind) int {
+	n := 0
+	for _, k := range kinds {
+		n += k.Count
+	}
+	return n
+}
+
 // Book counts kinds. The zero value is ready; its methods may be called from any goroutine.
 type Book struct {
 	mu    sync.Mutex
